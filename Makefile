@@ -62,8 +62,8 @@ test-all: test
 TESTED = docs/explanation/tested-attacks.md
 chaos: .venv/installed-test
 	CHAOS_EXAMPLES=20000 CHAOS_WRITES=200 CHAOS_KILLS=40 CHAOS_ROUNDS=2000 .venv/bin/python -m pytest \
-		--update-doc $(TESTED) tests/integration/test_mutations.py tests/integration/test_faults.py tests/integration/test_kills.py \
-		tests/integration/test_sandboxed_jobs.py
+		--update-doc $(TESTED) tests/integration/test_mutations.py tests/integration/test_damaged_profiles.py \
+		tests/integration/test_faults.py tests/integration/test_kills.py tests/integration/test_sandboxed_jobs.py
 
 # Kernels and launchers that cheat, on the CPU and emulated. It writes the table of attacks in the documentation.
 attacks: .venv/installed-test

@@ -6,6 +6,7 @@ Exit status 0: no regression, 3: regression, 4: ambiguous, 5: the runs are not c
 """
 
 import argparse
+import math
 import sys
 from pathlib import Path
 
@@ -29,19 +30,30 @@ def open_named_run(side: str, name: str) -> catalog.Run:
     return run.check_all()
 
 
+def _tolerance(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share between 0 and 1, as 0.02 for 2 %")
+    return value
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"Warpbook {version.VERSION}")
     parser.add_argument("--base", required=True, help="the run to compare with: an id of reports/runs, or a path")
     parser.add_argument("--head", required=True, help="the run that may be better or worse")
-    parser.add_argument("--tolerance", type=float, default=0.02, help="least change that is called one")
+    parser.add_argument("--tolerance", type=_tolerance, default=0.02, help="least change that is called one")
     parser.add_argument("--markdown", type=Path, default=FOLDER / "compare.md")
     parser.add_argument("--notes", action="store_true", help="print the worst of it alone, a few lines of Markdown")
     parser.add_argument("--pdf", type=Path, default=FOLDER / "compare.pdf")
     arguments = parser.parse_args()
-    compared = Comparison(
-        open_named_run("base", arguments.base), open_named_run("head", arguments.head), arguments.tolerance
-    )
+    base, head = open_named_run("base", arguments.base), open_named_run("head", arguments.head)
+    if base.run_id == head.run_id:
+        print(f"note: base and head are the same run, {base.run_id}: nothing can differ", file=sys.stderr)
+    compared = Comparison(base, head, arguments.tolerance)
     if arguments.notes:
         print(notes(compared), end="")
         return compared.outcome

@@ -12,12 +12,14 @@ import re
 import sys
 from pathlib import Path
 
-from warpbook.common import version
+from warpbook.common import units, version
 from warpbook.common.errors import UserError, exit_status, nearest_name
 from warpbook.config import settings
 from warpbook.kernels import variants
 from warpbook.problems import fashion_mnist, networks
 from warpbook.profiling import attribution, imported_tables, importing
+
+_FOREIGN_SHOWN = 6
 
 
 def _lines(text: str) -> tuple[int, int]:
@@ -69,12 +71,16 @@ def main() -> None:
     files = [imported_tables.describe_file(Path(path), profile) for path, profile in read.items()]
     device = arguments.device or ", ".join(dict.fromkeys(file.device for file in files if file.device))
     place = {"variant": variant.name, "network": network.name, "size": arguments.size}
-    imported_tables.write(folder, imported_tables.ImportRecord(**place, device=device, files=files), rows_of)
+    foreign = sorted({name for profile in read.values() for name in attribution.foreign_kernels(profile, variant)})
+    record = imported_tables.ImportRecord(**place, device=device, files=files, foreign_kernels=foreign)
+    imported_tables.write(folder, record, rows_of)
     for path, profile in read.items():
         kinds = {"events": profile.events, "summary rows": profile.summaries, "counters": profile.counters}
         counts = ", ".join(f"{len(rows):,} {kind}" for kind, rows in kinds.items() if rows)
         left_out = f" (left out: {', '.join(profile.omissions)})" if profile.omissions else ""
         print(f"{path}: {profile.what}: {counts}{left_out}")
+    if foreign:
+        print(f"not kernels of {variant.name}: {units.join_some(foreign, _FOREIGN_SHOWN)}")
     print(f"{folder}: {', '.join(table.name for table in rows_of)}")
 
 

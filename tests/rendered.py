@@ -98,7 +98,7 @@ def report(tmp_path_factory, rendered) -> SimpleNamespace:
 
 @pytest.fixture(scope="session")
 def document_without_gpu(documents_with) -> str:
-    """The report and the supplement of a configuration that asks for no GPU figures."""
+    """The report and the supplement of a configuration that asks for no GPU times."""
     return documents_with("fa18", gpu="none").whole
 
 

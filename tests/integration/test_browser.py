@@ -26,7 +26,7 @@ const box = (name) => document.querySelector(name).getBoundingClientRect();
 const outside = [...document.querySelectorAll("body *")].filter((one) =>
   !one.parentElement.closest("table, pre, .cover")
   && one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.tagName + "." + one.className);
-const table = document.querySelector("#m4-glance-table, #a-times");
+const table = document.querySelector("#ladder-gpu, #a-times");
 const column = () => [...table.tBodies[0].rows].map((row) => row.cells[2].textContent);
 table.tHead.rows[0].cells[2].click();
 const ascending = column();

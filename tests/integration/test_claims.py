@@ -10,7 +10,6 @@ from warpbook.kernels.claims import Claim
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence import claim_verdicts as judging
 from warpbook.report.views import claim_table as claims_view
-from warpbook.report.views import summary
 from warpbook.runs import catalog, tables
 
 SHIPPED = variants.discover()
@@ -99,7 +98,10 @@ def test_a_comparison_not_taken_in_turn_concludes_nothing_that_drift_between_job
     }
     assert apart
     for name, ratio in apart.items():
-        drift = max(ev.times.drift.limit(one, ev.largest) for one in (name, ev.plan.variants[name].header.builds_on))
+        drift = max(
+            min(ev.times.drift.limit(one, ev.largest, layer) for layer in ev.layer_names)
+            for one in (name, ev.plan.variants[name].header.builds_on)
+        )
         assert drift > 0
         assert ratio.low * (1 + drift) <= ratio.value <= ratio.high / (1 + drift)
     assert ev.times.total_speedup("unroll_gemm_streams", ev.largest).verdict == "ambiguous"
@@ -118,12 +120,16 @@ def test_drift_is_of_a_variant_in_its_own_job_and_in_another_s(ev):
     differences = ev.times.drift.differences
     assert {one.variant for one in differences} >= {"direct", "unroll_gemm"}
     assert all(one.variant != one.job for one in differences)
-    assert 0 < ev.times.drift.limit("direct", ev.largest) < 0.1
+    assert 0 < ev.times.drift.limit("direct", ev.largest, "conv1") < 0.1
 
 
-def test_the_summary_has_the_tally_and_a_refuted_claim_with_its_figures(ev):
-    told = summary.summary_view(ev).kernels.claims
-    assert told == claims_view.tally_claims(ev)
+def test_drift_on_one_layer_does_not_widen_a_comparison_on_another(ev):
+    on_layer = [max(ev.times.drift.between_jobs("gpu", ev.largest, layer)) for layer in ev.layer_names]
+    assert on_layer[0] != on_layer[1] and max(on_layer) == max(ev.times.drift.between_jobs("gpu", ev.largest))
+
+
+def test_a_study_has_a_tally_and_a_refuted_claim_with_its_figures(ev):
+    told = claims_view.tally_claims(ev)
     assert any(told.example.endswith(claims_view.verdict_values(one)) for one in ev.claims.refuted)
 
 

@@ -582,10 +582,10 @@ def test_the_report_shows_the_counters_of_a_run_and_what_bounds_each_kernel(docu
     assert "Kernel by kernel: what bounds each" in words
     assert "hardware counters were not read" not in words
     assert re.search(
-        r"sectors of 32 bytes loaded from global memory falls by at least 50 %\s*refuted\s*conv1 \d+ → \d+", words
+        r"sectors of 32 bytes loaded from global memory fall by at least 50 %\s*refuted\s*conv1 \d+ → \d+", words
     )
     assert "Bound in part by" in words or "Bound by latency" in words
-    assert "Roofline: operations a second" in words
+    assert "Roofline: useful operations a second" in words
     for bad in ("nan", "None", "<NA>"):
         assert not re.search(rf"(?<![A-Za-z_]){bad}(?![A-Za-z_])", words.replace("filled with NaN", "")), bad
 
@@ -640,5 +640,5 @@ def test_what_kept_counters_from_being_read_is_named_and_what_lacks_a_reading_to
 
     monkeypatch.chdir(tmp_path)  # where no older run has any
     words = plain(document([]))
-    assert "the run that the figures come from holds no hardware counters of this study" in words
+    assert "the cited run has no hardware counters of this study" in words
     assert "hardware counters were not read in this run" in words

@@ -112,6 +112,6 @@ def test_a_file_without_a_figure_says_why_and_without_files_there_is_no_section(
     failed[0] |= {"kind": "", "state": "", "time_ms": math.nan, "status": "launch_failed", "reason": "its process died"}
     problems = dict(course_files.course_files_view(evidence(failed)).problems)
     assert problems["one_call"] == "its process died"
-    assert "holds no figure of it" in problems["fused_wmma"]
+    assert "has no time of it" in problems["fused_wmma"]
 
     assert course_files.course_files_view(evidence(files=())) is None

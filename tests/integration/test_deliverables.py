@@ -54,17 +54,17 @@ def test_what_could_not_be_measured_is_not_missing_but_listed_with_its_reason(do
     found = check_list(document_without_gpu)
     assert [name for name, *_ in found] == list(VALUES["studies"]["fa18"]["deliverables"])
     listed = {name: state for name, _, state in found}
-    reason = "Not measured: the configuration asks for no GPU figures (gpu: none)."
+    reason = "Not measured: the configuration asks for no GPU times (gpu: none)."
     assert listed["Kernels over 90 % of the GPU time"] == reason
     assert "gpu: none" in listed["Constant memory for the weights"]
-    assert listed["Kernels and API calls told apart"] == "shown"
+    assert listed["Kernels and API calls compared"] == "shown"
 
 
 def test_what_is_to_show_cpu_and_gpu_says_which_of_the_two_is_shown_and_which_lacks(documents_with, few_variants):
     few = few_variants["studies"]
     places = {"Times": "m1-times", "CPU against GPU": "m3-cpu-gpu"}
     short = few["fa18"] | {"sections": ["milestone_1", "milestone_3"], "deliverables": places, "show_profile_of": []}
-    for cpu, reason in (("none", "asks for no CPU figures (cpu: none)."), ("live", " has a")):
+    for cpu, reason in (("none", "asks for no CPU times (cpu: none)."), ("live", " has a")):
         made = documents_with("fa18", cpu=cpu, studies=few | {"fa18": short})
         states = [state for *_, state in check_list(made.whole)]
         assert len(states) == 2

@@ -12,6 +12,7 @@ from warpbook.report.views import executive
 from warpbook.report.views.supplement import correctness
 from warpbook.runs import catalog, tables
 
+AT_MOST = f"At most {precision.CLASS_RATIO}×"
 RATIOS = {
     "direct": 1.0,
     "layer_specialised": 0.9,
@@ -76,11 +77,11 @@ def test_the_largest_ratio_to_direct_stands_by_range_and_what_is_no_number_has_n
     assert list(rows) == [*RATIOS, "register_tiled_gemm"]
     cases = len(CASES) * len(precision.EXPONENTS)
     split = rows["fp16x3_mma"]
-    assert cell(table, split, "In FP32's class") == f"{cases - 1} of {cases}"
+    assert cell(table, split, AT_MOST) == f"{cases - 1} of {cases}"
     assert (cell(table, split, "reals"), cell(table, split, "subnormal")) == ("1.50×", "4.00×")
     assert cell(table, split, "Longest sum beyond") == "1"
     assert cell(table, rows["direct"], "Longest sum beyond") == "–"
-    assert cell(table, rows["fft"], "In FP32's class") == f"0 of {cases}"
+    assert cell(table, rows["fft"], AT_MOST) == f"0 of {cases}"
     assert cell(table, rows["fp16"], "Claims") == "fp16"
     assert cell(table, rows["register_tiled_gemm"], "Not measured") == "K = 9 exceeds 7"
 
@@ -108,15 +109,19 @@ def test_an_exact_result_where_direct_s_is_exact_too_is_no_gap(with_errors, fram
     assert "Relative L2 error</text>" in figures.error_plots.error_by_length(with_errors(frame))
 
 
-def test_the_summary_has_a_sentence_on_the_best_kernel_s_errors_where_the_run_holds_them(with_errors, frame, ev):
+def test_the_box_of_the_summary_has_the_best_kernel_s_errors_where_the_run_holds_them(with_errors, frame, ev):
     assert ev.ranking.best.name == "fp16x3_mma"
-    assert executive.executive_view(with_errors(frame.iloc[:0])).tests.beside_direct == ""
+
+    def tests_of(frame):
+        return dict(executive.executive_view(with_errors(frame)).facts.rows)["Tests"]
+
+    assert tests_of(frame.iloc[:0]).endswith(" pass all of theirs")
     cases = len(CASES) * len(precision.EXPONENTS)
-    assert f"in {cases} of {cases} cases" in executive.executive_view(with_errors(frame)).tests.beside_direct
+    assert f". On {cases} of {cases} cases" in tests_of(frame)
     frame.loc[(frame.variant == "fp16x3_mma") & (frame.products <= 9), "fp32_class"] = False
-    assert "; the others add up at most 9." in executive.executive_view(with_errors(frame)).tests.beside_direct
+    assert "; the others add up at most 9 products" in tests_of(frame)
     without = frame[frame.variant != "fp16x3_mma"]
-    assert executive.executive_view(with_errors(without)).tests.beside_direct == ""
+    assert tests_of(without).endswith(" pass all of theirs")
 
 
 def test_without_the_measurement_or_a_comparison_there_is_no_chart(with_errors, frame):

@@ -20,20 +20,7 @@ def speedup(value, low, high, paired=True, verdict="faster"):
     return Speedup(Estimate(value, low, high, 10), paired, verdict)
 
 
-def test_an_interval_is_drawn_at_its_place_its_marker_hollow_where_it_is_not_paired():
-    svg = figures.ratio_plots.interval(speedup(2.0, 1.0, 4.0), (1.0, 4.0), 0.01)
-    assert 'cx="60.0"' in svg  # the middle of 120
-    assert "M0.0 5H120.0" in svg
-
-    low, high = figures.ratio_plots.interval_span([speedup(2.0, 1.8, 2.2), speedup(3.0, 2.9, 3.4)])
-    assert low < 1 < 3.4 < high
-    low, high = figures.ratio_plots.interval_span([speedup(0.5, float("nan"), float("nan"))])
-    assert low < 0.5 < 1 < high
-
-    for paired, inside in [(True, "#1f7a4d"), (False, "white")]:
-        svg = figures.ratio_plots.interval(speedup(2.0, 1.9, 2.1, paired), (0.9, 2.5), 0.01)
-        assert re.search(r'<circle [^>]*fill="([^"]+)"', svg).group(1) == inside
-
+def test_intervals_closer_than_a_gap_are_one():
     assert intervals.merge([(0, 1), (1.5, 2), (5, 6), (5.5, 5.7)], gap=1) == [(0, 2), (5, 6)]
     assert intervals.merge([(0, 1), (1.5, 2)], gap=0.1) == [(0, 1), (1.5, 2)]
 

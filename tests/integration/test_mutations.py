@@ -131,7 +131,7 @@ def test_a_mutated_zip(edits, members, tmp_path):
     opened(tmp_path / "run.zip")
 
 
-PROFILES = sorted((PROJECT / "tests/data/profiles").glob("nsys*.*"))
+PROFILES = sorted((PROJECT / "tests/data/profiles").glob("*.[ct]*"))
 
 
 @chaos

@@ -53,7 +53,8 @@ def test_the_worst_three_are_told_worst_first_and_how_many_more_there_are(base):
         ("fp16", ""), ("fft", ""), ("block_1d", ""), ("", "and 1 more")
     ]  # fmt: skip
     assert "0.500× [" in words.splitlines()[2]
-    assert f"compare --config base={base.run_id} head={base.run_id}`" in words
+    path = RUNS / f"{NEWER}.zip"  # where it is not archived, an id would name nothing
+    assert f"compare --config base={path} head={path}`" in words
 
 
 def test_what_is_no_longer_right_stands_before_what_is_slower_and_its_words_are_code(base):
@@ -76,6 +77,41 @@ def test_what_may_be_slower_comes_with_what_would_decide_it(base):
         words = notes(Comparison(base, slowed(base, fft=factor), TOLERANCE))
         assert words.startswith("**Not decided**\n\n- `fft` on `fa18` (gpu), 10 images: ")
         assert decides in words
+
+
+def test_of_runs_that_cannot_be_compared_the_reason_is_told_and_no_regression(base):
+    head = slowed(base, fft=9.0)
+    checks = head.table(tables.CORRECTNESS).assign(status="wrong_result")
+    machine = {
+        **head.record["machine"],
+        "gpu": {**head.gpu, "name": "NVIDIA Other"},
+        "cpu": {**head.record["machine"]["cpu"], "model": "Other"},
+    }
+    other = catalog.Run(
+        head.path, {**head.record, "machine": machine}, {**head.loaded, tables.CORRECTNESS.name: checks}
+    )
+    words = notes(Comparison(base, other, TOLERANCE))
+    assert words.startswith(
+        "**Not comparable**\n\n- GPU times: base was measured on NVIDIA H200, head on NVIDIA Other\n"
+    )
+    assert "Regressions" not in words and "fft" not in words
+
+
+def test_a_share_that_is_none_is_refused_and_the_same_run_twice_is_said():
+    program = [
+        sys.executable,
+        PROJECT / "scripts/compare_runs.py",
+        "--base",
+        RUNS / f"{NEWER}.zip",
+        "--head",
+        RUNS / f"{NEWER}.zip",
+    ]
+    for share in ("0", "1", "nan", "-1", "2 %"):
+        done = subprocess.run([*program, "--tolerance", share], capture_output=True, text=True)
+        assert done.returncode == 2 and f"{share!r} is not a share between 0 and 1" in done.stderr
+    done = subprocess.run([*program, "--notes"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert f"base and head are the same run, {NEWER}" in done.stderr
 
 
 def git(folder: Path, *arguments: str):

@@ -122,13 +122,13 @@ def test_what_a_run_does_not_hold_is_shown_of_an_older_one_that_is_cited_in_capt
     told = [counts.few, counts.roofline, in_full.kernels, in_full.bounds, harness.attacks, harness.sanitizer]
     for one in [*told, errors.figure, errors.ranges]:
         assert f"Of the older run {OLDER}; the run {OWN} holds none." in one.caption, one.id
-    assert f"They are of the run {OLDER} and the network fa18" in counts.coverage
+    assert f"The counters are of the run {OLDER} and the network fa18" in counts.coverage
     assert f"The run {OWN}, which the times are of, holds none." in counts.coverage
     assert f"Counters are of the older run {OLDER}." in claim_table.full_claim_table(shown).caption
     assert f" in the run {OLDER}: " in header_counter.counter_sentence(shown, shown.plan.variants["shared_input"])
     page = executive.executive_view(shown)
-    assert page.cause.endswith(f", as counted in the run {OLDER}")
-    assert f" cases in the run {OLDER}" in page.tests.beside_direct
+    assert {one.label: one.text for one in page.findings}["Why"].endswith(f" in the run {OLDER}.")
+    assert f" in the run {OLDER}" in dict(page.facts.rows)["Tests"]
     loads = ("constant_weights", "smsp__inst_executed_op_global_ld.sum", "conv1")
     assert narrative.Figures(shown).counter_fall(*loads).endswith(f" (run {OLDER})")
     (counted,) = (row for row in profiler_tables.profiler_tables_view(shown).table.rows if row[0] == "Nsight Compute")
@@ -136,7 +136,7 @@ def test_what_a_run_does_not_hold_is_shown_of_an_older_one_that_is_cited_in_capt
 
     assert [run.run_id for run in shown.cited_runs] == [OWN, OLDER]
     facts = dict(provenance.provenance_view(shown).runs[1].table.rows)
-    assert facts["Cited for"].startswith("What the run of the GPU figures holds none of: hardware counters, ")
+    assert facts["Cited for"].startswith("What the run of the GPU times lacks: hardware counters, ")
 
     fastest = shown.networks.fastest(shown.largest, peers=False)
     assert fastest.name in shown.networks.calls

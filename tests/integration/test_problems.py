@@ -90,7 +90,7 @@ def test_rows_tell_reasons_layers_and_sizes_apart_and_share_what_is_the_same(cha
 
     (row,) = told(changed(tables.OP_TIMES, change), "direct")
     assert (row["Images"], row["Status"]) == ("1000", "not measured")
-    assert row["Reason"].endswith("holds no figure of it")
+    assert row["Reason"].endswith("has no time of it")
 
     ev = changed(tables.OP_TIMES, failing("crashed", "its process died", variant=["direct", "shared_input"]))
     assert told(ev, "direct") == told(ev, "shared_input")

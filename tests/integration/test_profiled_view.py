@@ -28,7 +28,7 @@ def test_a_weight_set_is_shown_apart_and_what_was_not_watched_is_said(view, ev, 
     assert "at 1000 images" in watched.activities.caption
 
     watched = program_profile(ev, ev.plan.variants["direct"], "trained", "m3")
-    assert watched.problem == "it was not profiled with the weights trained in the run that the figures come from"
+    assert watched.problem == "it was not profiled with the weights trained in the cited run"
     assert watched.activities is watched.calls is None
     assert watched.places == ("m3-gpu-trained", "m3-api-trained")
 

@@ -65,20 +65,20 @@ REPORT = """
         Summary
         Contents
         Milestone 1: the framework
-        Kernels that together take more than 90 % of the GPU time
-        CUDA API calls that together take more than 90 % of the API time
+        Kernels over 90 % of the GPU time
+        API calls over 90 % of the API time
         Kernels and API calls
         Milestone 2: convolution on the CPU
         Whole-program execution times
         Op times
         Milestone 3: a first GPU kernel
-        Profile at each size
+        Profile by size
         Op times: CPU against GPU
         Milestone 4: optimizations
         Weights in constant memory
         Input tile in shared memory
         How times were taken
-        What is not in the figures
+        What is left out
 """
 SUPPLEMENT = """
         Contents
@@ -251,7 +251,7 @@ def test_profiles_and_times_are_printed_as_nvprof_and_the_course_s_programs_prin
 
 def test_without_gpu_figures_the_report_keeps_its_sections_and_says_why(document_without_gpu):
     assert "Milestone 3: a first GPU kernel" in document_without_gpu
-    assert "the configuration asks for no GPU figures (gpu: none)" in document_without_gpu
+    assert "the configuration asks for no GPU times (gpu: none)" in document_without_gpu
     front, _, supplement = document_without_gpu.partition('<h1 id="supplement-')
     assert "Vectorised rows, all cores" in front
     assert "conv_forward" in supplement  # builds need no GPU

@@ -173,6 +173,10 @@ def test_a_report_has_another_gpu_beside_its_own_for_variants_whose_sources_are_
         '<strong><span class="slower">slower</span></strong>',
         '<strong><span class="faster">faster</span></strong>',
     ]
+    measured = {one.name for one in ev.ranking.measured_variants("gpu")}
+    alike = measured - {"fft", "shared_input", *(one.name for one in ev.ranking.headliners)}
+    assert alike and not alike & {*rows}  # the same verdict on both
+    assert " variants with the same verdict on each" in pair.caption
     direct = ev.times.total("direct", ev.largest)
     assert rows["direct"][1] == units.time(direct.value)
     assert rows["direct"][5] == units.time(2 * direct.value)
@@ -243,7 +247,7 @@ def test_with_one_run_none_or_a_broken_one_the_page_says_so(tmp_path):
     assert "One run of each device so far" in page
     assert "the first" in page
 
-    assert "No archived run has a figure yet" in pages(tmp_path, [])["index.html"]
+    assert "No archived run has a time yet" in pages(tmp_path, [])["index.html"]
 
     broken = tmp_path / "broken.zip"
     broken.write_bytes(b"no zip")

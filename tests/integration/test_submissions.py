@@ -524,7 +524,7 @@ def test_where_no_gpu_was_the_report_shows_built_in_kernels_as_what_they_are(tim
         "there is no GPU here (no device, for the test), and files of a submission are timed only on the machine that "
         "makes its report"
     )
-    assert "none of it of this submission" in view.context.caption
+    assert "which is not the course's GPU" in view.context.caption
     assert context.gpu in view.context.caption
     rows = words_of(view.context)
     assert [row[0] for row in rows][:3] == ["direct", "unroll_gemm", "fused_unroll_gemm"]
@@ -648,7 +648,7 @@ def test_a_folder_in_the_course_s_layout_gives_its_own_report(workspace):
     assert "defines no GPUInterface::conv_forward_gpu; it holds the kernels forward" in whole
     assert "Required, and not in the submission: req_0 Streams; req_1 Tensor cores in TF32" in whole
     assert "One fetch for all threads." in whole
-    assert "Times and accuracies are not measured here: the configuration asks for no GPU figures" in whole
+    assert "Times and accuracies are not measured here: the configuration asks for no GPU times" in whole
 
 
 def test_no_submission_s_failure_stops_another_and_each_is_told(workspace):

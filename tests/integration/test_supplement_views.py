@@ -197,7 +197,7 @@ def test_profilers_are_compared_and_each_profile_in_full_is_as_nvprof_prints_it(
 def test_a_run_is_told_with_its_code_its_gpu_others_that_took_part_and_those_put_aside(ev, other):
     (run,) = provenance.provenance_view(ev).runs
     facts = dict(run.table.rows)
-    assert facts["Cited for"] == "CPU and GPU figures"
+    assert facts["Cited for"] == "CPU and GPU times"
     assert facts["GPU"].startswith(ev.gpu_run.gpu["name"])
     assert "FP32 multiply-adds" in facts["Measured ceilings"]
 
@@ -207,11 +207,11 @@ def test_a_run_is_told_with_its_code_its_gpu_others_that_took_part_and_those_put
         assert ("; the one described of 4 that took part" in dict(run.table.rows)["GPU"]) == told
 
     (run,) = provenance.provenance_view(other).runs
-    assert "GPUs put aside" not in dict(run.table.rows)
+    assert "GPUs in quarantine" not in dict(run.table.rows)
     sentences = [f"host/{number}, found by samples/gpu/fa18/direct at noon: it fails" for number in range(2)]
     other.gpu_run.record["machine"]["put_aside"] = sentences
     (run,) = provenance.provenance_view(other).runs
-    assert dict(run.table.rows)["GPUs put aside"] == "; ".join(sentences)
+    assert dict(run.table.rows)["GPUs in quarantine"] == "; ".join(sentences)
 
     def code():
         (run,) = provenance.provenance_view(other).runs

@@ -22,7 +22,7 @@ def test_a_fresh_copy_makes_a_report_with_figures_measured_here(made):
     assert "A tiny study" in text
     assert "Somebody" in text
     assert re.search(r"loop_nest conv1 [\d.]+ [mµ]?s", text)
-    assert "no GPU figures (gpu: none)" in text
+    assert "no GPU times (gpu: none)" in text
     assert (made.folder / "reports" / "out" / "tiny.html").stat().st_size > 100_000
     assert made.leftovers() == []
 

@@ -1,83 +1,91 @@
-"""The cause of a wrong result is told where a second computation shows it, and no cause where none does."""
+"""Why the best kernel is faster than the naive one: from counters that stand here."""
 
-import pytest
+from types import SimpleNamespace
 
-from warpbook.harness import checking
-from warpbook.harness.bench import CpuBench
-from warpbook.kernels import variants
+from warpbook.profiling import counters
+from warpbook.profiling.counters import CountedCall, CountedLaunch
+from warpbook.report.views import causes
 
-BEGINS = '''"""
-device: cpu
-"""
-import numpy as np
-
-from warpbook.problems import problem
-
-reference = problem.find("conv").module.reference
-
-
-def prepare(case, size):
-    def call(x, w, y):
-        right = reference(x.astype(float), w.astype(float))
-        N, C, H, W = x.shape
-        M, _, K, _ = w.shape
-        '''
-ENDS = "\n\n    return call\n"
-
-WRONG = {
-    "adds to y without setting it first": "y += right",
-    "reads y without setting it first": "y[...] = right + 0 * y",
-    "mirrors the filter": "y[...] = reference(x, w[:, :, ::-1, ::-1])",
-    "reads w as [C // G, M, K, KW]; it is [M, C // G, K, KW]": (
-        "y[...] = reference(x, w.reshape(C, M, K, K).transpose(1, 0, 2, 3))"
-    ),
-    "stores y as [N, M, W_out, H_out]; it is [N, M, H_out, W_out]": (
-        "y[...] = right.transpose(0, 1, 3, 2).reshape(y.shape)"
-    ),
-    "another layout": (
-        "made = reference(x.reshape(N, H, W, C).transpose(0, 3, 1, 2), w)\n"
-        "        y[...] = made.transpose(0, 2, 3, 1).reshape(y.shape)"
-    ),
-    "computes the first alone of its images": "y[0] = right[0]",
-    "takes the padding for K // 2": "y[...] = reference(x, w, P=K // 2)[:, :, : y.shape[2], : y.shape[3]]",
-    "depthwise": (
-        "y.reshape(-1)[: N * C * y[0, 0].size] = "
-        "reference(x, w.reshape(-1)[: C * K * K].reshape(C, 1, K, K), G=C).reshape(-1)"
-    ),
-    "neighbour's place: W_out by +1": "y[..., :-1] = right[..., 1:]; y[..., -1] = 3",
-    "2 times as large": "y[...] = 2 * right",
-    "is right where H = W and wrong where they differ": "y[...] = right if H == W else right + 1 + np.arange(right.size).reshape(y.shape)",
-    "is right with N = 1 and wrong with N = 2 (images)": "y[...] = right if N == 1 else right + np.random.rand(*y.shape)",
-}  # fmt: skip
+NAIVE, BEST = (SimpleNamespace(name=name, stem=name) for name in ("direct", "blocked"))
+IDLE = {
+    counters.SM: 20.0,
+    counters.ISSUE: 10.0,
+    counters.L1: 20.0,
+    counters.L2: 20.0,
+    counters.DRAM: 20.0,
+}
 
 
-def reason(folder, code):
-    (folder / "mine.py").write_text(BEGINS + code + ENDS)
-    variant = variants.read("mine", folder)
-    assert not variant.read_error
-    return checking.check_case(CpuBench(), variant, variant.problem.ragged[0])[-1]["reason"]
+def call(instructions: float = 1e9, fma: float = 0, **shares: float) -> CountedCall:
+    """A call of one launch: its instructions, multiply-adds and tensor cores' among them, and busy units by name."""
+    values = {getattr(counters, unit): share for unit, share in shares.items()}
+    counted = {counters.INSTRUCTIONS: instructions, counters.FFMA: 32 * fma}
+    return CountedCall(10, (CountedLaunch("k", IDLE | counted | values),), 1)
 
 
-@pytest.mark.parametrize("words", WRONG)
-def test_what_a_second_computation_shows_is_the_cause(tmp_path, words):
-    assert words in reason(tmp_path, WRONG[words])
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "y[...] = right; y[0, 0, 0, 7] += 1",
-        "y[...] = right + np.random.rand(*y.shape)",
-        "y.reshape(-1)[1:] = right.reshape(-1)[1:]",
-        "y[...] = right * (1 + (np.arange(right.size).reshape(y.shape) % 3))",
-    ],
-)
-def test_no_cause_is_told_where_none_explains_every_output(tmp_path, code):
-    told = reason(tmp_path, code)
-    assert told.startswith(
-        ("mine is wrong on 3x19x23 * 5@4x4: largest error", "mine leaves 1 of 3200 outputs unwritten")
+def evidence(calls: dict[tuple[str, str], CountedCall], shares: dict[str, float] | None = None) -> SimpleNamespace:
+    """shares: of its bound's speed that the best kernel reaches on each layer."""
+    layers = list(dict.fromkeys(layer for _, layer in calls))
+    reached = shares or dict.fromkeys(layers, 0.5)
+    return SimpleNamespace(
+        name="fa18",
+        largest=10,
+        layer_names=layers,
+        layers=[SimpleNamespace(name=layer) for layer in layers],
+        counters=SimpleNamespace(calls=calls),
+        ranking=SimpleNamespace(naive=NAIVE),
+        times=SimpleNamespace(
+            op=lambda name, layer, size: SimpleNamespace(value=1.0),
+            method_bound_ms=lambda name, layer, size: reached[layer.name],
+        ),
     )
 
 
-def test_what_is_right_has_no_cause(tmp_path):
-    assert reason(tmp_path, "y[...] = right") == ""
+def cause(ev: SimpleNamespace, best: SimpleNamespace = BEST) -> str:
+    return causes.cause_sentence(ev, best).replace("\u202f", " ")
+
+
+def advice(ev: SimpleNamespace) -> str:
+    return causes.next_sentence(ev, BEST).replace("\u202f", " ")
+
+
+ISSUING = {("direct", layer): call(SM=85, ISSUE=84, fma=5e7) for layer in ("conv1", "conv2")}
+
+
+def test_the_cause_is_the_instructions_saved_and_the_busiest_unit_on_each_layer():
+    blocked = {("blocked", "conv1"): call(2e7, L2=81), ("blocked", "conv2"): call(3e7, DRAM=70)}
+    assert cause(evidence(ISSUING | blocked)) == (
+        "It executes 40 times fewer instructions than direct; the busiest unit is L2 on conv1 (81 %) and DRAM on conv2 "
+        "(70 %)"
+    )
+
+
+def test_a_best_kernel_of_as_many_instructions_is_not_said_to_save_any():
+    ev = evidence({("direct", "conv1"): call(L1=90), ("blocked", "conv1"): call(DRAM=85)})
+    assert cause(ev) == "The busiest unit is DRAM (85 %)"
+
+
+def test_alone_the_best_kernel_s_busiest_unit_is_named_and_without_its_counters_nothing():
+    assert cause(evidence({("direct", "conv1"): call(SM=85, ISSUE=84)}), NAIVE) == (
+        "The busiest unit is instruction issue (84 %)"
+    )
+    assert cause(evidence({("blocked", "conv1"): call(DRAM=85)})) == "The busiest unit is DRAM (85 %)"
+    assert cause(evidence(ISSUING)) == ""
+
+
+def test_the_advice_is_for_the_layer_farthest_from_its_bound_and_by_its_busiest_unit():
+    calls = {("blocked", "conv1"): call(L1=90), ("blocked", "conv2"): call(DRAM=85)}
+    far = evidence(calls, {"conv1": 0.3, "conv2": 0.9})
+    assert (
+        advice(far)
+        == f"conv1 runs at 30 % of its bound and L1 and shared memory is the busiest unit: try {causes.REMEDIES[counters.L1]}"
+    )
+    near = evidence(calls, {"conv1": 0.8, "conv2": 0.4})
+    assert advice(near).endswith(causes.REMEDIES[counters.DRAM])
+
+
+def test_where_no_unit_is_near_its_peak_the_advice_is_against_latency_and_without_counters_to_read_them():
+    assert advice(evidence({("blocked", "conv1"): call(L2=50)})).endswith(
+        f"latency limits it: try {causes.LATENCY_REMEDY}"
+    )
+    assert "snakemake --cores 1 count --config study=fa18" in advice(evidence(ISSUING))

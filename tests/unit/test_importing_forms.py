@@ -50,7 +50,9 @@ def assert_refused(folder: Path, text: str, reason: str) -> None:
 
 def test_stats_of_a_profile_run_of_2020_are_read_as_those_of_nsys(tmp_path):
     profile = read(tmp_path, STATS_2020)
-    assert (profile.what, profile.tool, profile.omissions) == ("nsys stats", "nsys", ("the table at line 76",))
+    assert (profile.what, profile.tool, profile.omissions) == (
+        "nsys stats", "nsys", ("the table at line 65", "the table at line 76")
+    )  # fmt: skip
     assert [
         (row["share_of"], row["kind"], row["name"], row["total_ns"], row["calls"]) for row in profile.summaries
     ] == [
@@ -93,14 +95,14 @@ def test_damaged_stats_of_2020_are_refused_with_their_line(tmp_path):
         ("   52.4       240861793", "   52,4       240861793", "line 35: '52,4' has a decimal comma.* LC_ALL=C"),
         ("   52.4       240861793", " 52,400       240861793", "line 35: '52,400' has a decimal comma"),
         ("60215448.2", "60215448,2", "line 35: '60215448,2' has a decimal comma"),
-        ("   32.9       151444048", "   32.9                ", "line 36: '' is no time"),
+        ("   32.9       151444048", "   32.9                ", "line 36: 6 cells where the header names 7"),
     ]:
         assert_refused(tmp_path, replaced(STATS_2020, old, new), reason)
 
 
 def test_stats_of_2020_with_a_row_twice_or_cut_off_are_refused(tmp_path):
     row = next(line for line in STATS_2020.split("\n") if "cudaMalloc" in line) + "\n"
-    with pytest.raises(UserError, match=r"line 40: the shares add up to 132.8 %.* one row twice"):
+    with pytest.raises(UserError, match=r"line 37: the row of line 36 once more"):
         read(tmp_path, replaced(STATS_2020, row, row * 2))
     with pytest.raises(UserError, match=r"line 35: the shares add up to 52.4 %, not 100 %: the table is cut off"):
         read(tmp_path, STATS_2020[: STATS_2020.index(row)])
@@ -244,7 +246,8 @@ def test_a_summary_per_kernel_has_three_readings_of_several_launches_and_one_of_
         (0, "conv_forward", "smsp__inst_executed.sum (minimum)", "inst", 1_200_144, 3),
         (0, "conv_forward", "smsp__inst_executed.sum (maximum)", "inst", 1_200_144, 3),
         (0, "conv_forward", "smsp__inst_executed.sum (average)", "inst", 1_200_144, 3),
-        (1, "pool", "Occupancy/Achieved Occupancy", "%", 74.45, 1),
+        (1, "pool", "gpu__time_duration.sum", "us", 12.31, 1),
+        (1, "pool", "smsp__inst_executed.sum", "inst", 40_112, 1),
     ]
 
 
@@ -264,18 +267,19 @@ def last_line(text: str) -> str:
 
 def test_damaged_console_text_of_ncu_is_refused_with_its_line(tmp_path):
     for text, reason in [
-        (last_line(NCU_CONSOLE), "line 63: the table that begins here is cut off: no dashes close it"),
+        (last_line(NCU_CONSOLE), "line 68: the table of line 63 is cut off: no dashes close it"),
         (NCU_CONSOLE.replace("712.35", "712,35"), "line 14: '712,35' has a decimal comma"),
         (replaced(NCU_CONSOLE, "1,254,118", "1.254.118"), "line 12: '1.254.118' is no value of"),
         (re.sub(r"cycle +1,018", "cycle1,018", NCU_2020), "line 8: .* does not stand under"),
         (NCU_2020.replace("1.16", "    "), "line 10: 'Duration .* has no name or no value"),
-        (NCU_2020[NCU_2020.index("    Section") :], "line 3: a table without the line of its kernel.* --page raw"),
+        (NCU_2020[NCU_2020.index("    Section") :], "line 2: a table without the line of its kernel.* --page raw"),
         (replaced(NCU_SUMMARY, "712.35", "812.35"), "line 9: the average of gpu__.*, 812.35, is outside its 710.11 to"),
         (
             replaced(NCU_SUMMARY, "Minimum   Maximum ", "Minimum   Highest "),
             "line 7: a table of Metric Name.* --page raw",
         ),
-        (NCU_SUMMARY_CSV[:-9], "line 5: unexpected end of data"),
+        (NCU_SUMMARY_CSV[:-9], "line 5: a quoted cell is not closed"),
+        (NCU_SUMMARY_CSV.replace('"Average"', '"Mean"'), "line 2: 0 columns 'Average', not one"),
         (NCU_SUMMARY_CSV.replace('"76.20",', ""), "line 3: 14 cells where the header names 15"),
         (NCU_SUMMARY_CSV.replace('"74.05"', '"74,05"'), "line 3: '74,05' has a decimal comma"),
     ]:
@@ -289,7 +293,9 @@ def test_a_row_of_counters_that_stands_twice_is_refused(tmp_path):
     ]:  # fmt: skip
         row = next(line for line in text.split("\n") if word in line) + "\n"
         begin = text.index(row)
-        assert_refused(tmp_path, text[:begin] + row + text[begin:], r"a second value of .*--lines")
+        assert_refused(
+            tmp_path, text[:begin] + row + text[begin:], r"line \d+: a second value of .* a line stands twice"
+        )
 
 
 # --- nvprof's counters -------------------------------------------------------------------------------------------
@@ -331,7 +337,10 @@ def test_damaged_counters_of_nvprof_are_refused_with_their_line(tmp_path):
         (replaced(METRICS_CSV, "5171933996,", ""), "line 4: 7 cells where the header names 8"),
         (replaced(METRICS_CSV, "56.250000%", "56.250000parts"), "line 5: '56.250000parts' is no reading of a counter"),
         ('"Device","Context","Stream","Kernel","Correlation_ID"\n', "line 1: .* without --print-gpu-trace"),
-        (METRICS + CPU_PROFILED, "holds tables of times too, the first at line 25.*--lines"),
+        (
+            METRICS + CPU_PROFILED,
+            "holds 2 profiles: nvprof's counters, --lines 7-20; nvprof console text, --lines 25-29",
+        ),
     ]:
         assert_refused(tmp_path, text, reason)
 

@@ -6,10 +6,11 @@ from html.parser import HTMLParser
 import pytest
 from markupsafe import Markup
 
+from warpbook.common import units
 from warpbook.common.statistics import Estimate
 from warpbook.report import rendering
 from warpbook.report.evidence import Speedup
-from warpbook.report.views import cards, cell_markup
+from warpbook.report.views import cell_markup
 from warpbook.report.views.components import MOST_SHORT_LINES, Figure, HtmlTable, numbers, words
 
 
@@ -46,29 +47,32 @@ def test_a_time_stands_with_half_its_interval_and_alone_where_it_has_none():
 def test_a_speedup_stands_with_its_interval_and_with_a_dagger_where_it_was_not_taken_in_turn():
     assert plain(cell_markup.speedup_cell(speedup())) == "1.140× [1.138, 1.142] n 30"
     assert plain(cell_markup.speedup_cell(speedup(paired=False))) == "1.140×† [1.138, 1.142] n 30"
-    assert plain(cell_markup.speedup_cell(speedup(n=1))) == "1.14× (one sample, not settled)"
     assert cell_markup.speedup_cell(None) == "–"
 
 
-def test_a_speedup_that_is_no_figure_for_a_card_is_not_settled_in_a_table_and_a_text_either():
-    for low, high, n in [(135.0, 264.0, 3), (180.0, 190.0, 2)]:
-        ours = Speedup(Estimate(185.0, low, high, n), False, "faster")
-        card = cards.summary_card("Over the best CPU code", ours, "not measured")
-        assert plain(cell_markup.speedup_cell(ours)) == f"185×† [{low:.0f}, {high:.0f}] n {n} ({card.value})"
-        assert ours.plain_text.endswith(f"n\u202f{n} ({card.value})")
+def test_an_inconclusive_speedup_is_no_number_but_says_why_in_every_place():
+    for value, low, high, n, drift, doubt in [
+        (10.6, 10.5, 10.7, 300, 0.0, ""),
+        (2.0, 1.7, 2.3, 9, 0.0, ""),
+        (185.0, 135.0, 264.0, 3, 0.0, "interval [135, 264]"),
+        (2.0, 1.7, 2.3, 9, 0.2, "interval [1.4, 2.8]"),
+        (2.0, 1.9, 2.1, 2, 0.0, "two samples"),
+        (2.0, math.nan, math.nan, 1, 0.0, "one sample"),
+    ]:
+        ours = Speedup(Estimate(value, low, high, n).widen(drift), False, "faster")
+        assert ours.doubt == doubt
+        printed = [plain(cell_markup.speedup_cell(ours)), plain(cell_markup.ratio_cell(ours)), ours.plain_text]
+        if doubt:
+            assert printed == [f"inconclusive ({doubt})", "inconclusive", f"inconclusive ({doubt})"]
+            assert "fewer than three samples" in cell_markup.doubt_note([cell_markup.ratio_cell(ours)])
+        else:
+            assert all(words.startswith(units.ratio(value)[:3]) for words in printed)
 
 
 def test_a_speedup_without_its_interval_and_a_verdict_bear_the_verdict_s_colour():
     assert cell_markup.ratio_cell(speedup(paired=False)) == '<span class="faster">1.14×</span><sup>†</sup>'
     assert cell_markup.verdict_cell(speedup(verdict="same")) == '<span class="same">same</span>'
     assert cell_markup.ratio_cell(None) == cell_markup.verdict_cell(None) == "–"
-
-
-def test_a_drawn_interval_says_in_words_what_it_shows():
-    cell = cell_markup.interval_cell(speedup(), (0.5, 2.0), 0.02)
-    assert 'alt="Speedup 1.140×, interval [1.138, 1.142]"' in cell
-    assert 'src="data:image/svg+xml;base64,' in cell
-    assert cell_markup.interval_cell(None, (0.5, 2.0), 0.02) == ""
 
 
 def test_what_is_not_markup_is_escaped_in_a_cell():

@@ -20,13 +20,23 @@ def expected_kernels(variant: Variant) -> set[str] | None:
     return set(launch_sites.kernel_definitions(cuda_ast.parse(variant.code))) or None
 
 
+def foreign_kernels(profile: Profile, variant: Variant) -> list[str]:
+    """Names of the profile's kernels that are not in the variant's source; none where that cannot be read."""
+    expected = expected_kernels(variant)
+    return sorted(_kernels(profile) - expected) if expected else []
+
+
+def _kernels(profile: Profile) -> set[str]:
+    rows = [row for row in [*profile.events, *profile.summaries] if row["kind"] == "kernel"]
+    return set(map(sources.plain_name, [*(row["name"] for row in rows), *(row["kernel"] for row in profile.counters)]))
+
+
 def wrong_variant_reason(profile: Profile, variant: Variant, known: Mapping[str, Variant]) -> str:
     """Why the profile is of another variant; empty where its kernels are this one's, or nobody's here.
 
     Names tell; of kernels with the same name in several variants, the threads of a block where events have them.
     """
-    rows = [row for row in [*profile.events, *profile.summaries] if row["kind"] == "kernel"]
-    names = set(map(sources.plain_name, [*(row["name"] for row in rows), *(row["kernel"] for row in profile.counters)]))
+    names = _kernels(profile)
     expected = expected_kernels(variant)
     if expected is None:
         return ""

@@ -1,12 +1,22 @@
 """Readings of counters as a profile prints them: of one launch, or over all launches of a kernel."""
 
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 
 from warpbook.common.errors import UserError
-from warpbook.profiling.profile_schema import Row, clean
+from warpbook.profiling.profile_schema import Row, clean, reject_strange_name
 
 SPREAD = ("minimum", "maximum", "average")
 _ROUNDING = 1e-3  # nvprof prints averages of rates outside their own extremes, by so much
+
+
+@dataclass(frozen=True)
+class _Launch:
+    number: int
+    kernel: str
+    launches: int | None
+    shape: str
 
 
 class Readings:
@@ -14,24 +24,39 @@ class Readings:
 
     def __init__(self, origin: str) -> None:
         self._origin = origin
-        self._launches: dict[Hashable, tuple[int, str, int | None]] = {}
+        self._launches: dict[Hashable, _Launch] = {}
         self._readings: dict[tuple[int, str], tuple[str, float | None]] = {}
         self.words: set[str] = set()
         """Counters whose reading is a word: none of their rows is kept."""
 
-    def launch(self, key: Hashable, kernel: str, launches: int | None = None) -> Hashable:
-        """Number the launch, or the kernel of so many launches, that `key` tells from others; gives the key back."""
-        self._launches.setdefault(key, (len(self._launches), clean(kernel), launches))
+    def launch(self, key: Hashable, kernel: str, launches: int | None = None, shape: str = "") -> Hashable:
+        """Number the launch, or the kernel of so many launches, that `key` tells from others; gives the key back.
+
+        ValueError for what is no name of a kernel, and for another number of launches than before.
+        """
+        reject_strange_name(clean(kernel))
+        new = _Launch(len(self._launches), clean(kernel), launches, shape)
+        known = self._launches.setdefault(key, new)
+        if (known.kernel, known.launches) != (new.kernel, launches):
+            raise ValueError(
+                f"{launches} launches of {clean(kernel)[:60]}, and {known.launches} of {known.kernel[:60]} above: the "
+                "line that names a kernel is missing between them"
+            )
         return key
 
-    def add(self, line: int, key: Hashable, metric: str, unit: str, value: float | None) -> None:
-        number, kernel, _ = self._launches[key]
-        if (number, metric) in self._readings:
+    def add(
+        self, line: int, key: Hashable, metric: str, unit: str, value: float | None, once_more: bool = False
+    ) -> None:
+        """Add a reading. `once_more`: the same reading may stand there again, as in CSV."""
+        launch = self._launches[key]
+        reading = (clean(unit), value)
+        if self._readings.setdefault((launch.number, metric), reading) is not reading and not (
+            once_more and self._readings[launch.number, metric] == reading
+        ):
             raise UserError(
-                f"{self._origin}, line {line}: a second value of {metric} for {kernel[:60]}; "
-                "give the lines of one profile, as --lines 1-99"
+                f"{self._origin}, line {line}: a second value of {metric} for {launch.kernel[:60]}: a line stands "
+                "twice, or the line that names the next launch is missing"
             )
-        self._readings[number, metric] = (clean(unit), value)
 
     def add_spread(self, line: int, key: Hashable, metric: str, spread: Sequence[tuple[str, float | None]]) -> None:
         """(unit, value) of least, most and average over a kernel's launches: one reading where there is one launch."""
@@ -44,7 +69,7 @@ class Readings:
                     f"{self._origin}, line {line}: the average of {metric}, {average:g}, is outside its {least:g} to "
                     f"{most:g}"
                 )
-        if self._launches[key][2] == 1:
+        if self._launches[key].launches == 1:
             self.add(line, key, metric, unit, average)
             return
         for which, (unit, value) in zip(SPREAD, spread, strict=True):
@@ -54,16 +79,23 @@ class Readings:
         return len(self._launches)
 
     def rows(self) -> list[Row]:
-        """Rows of COUNTERS, as yet without variant and size; UserError where there are none."""
+        """Rows of COUNTERS, as yet without variant and size; UserError where there are none.
+
+        A kernel that was launched with several shapes has the shape behind its name.
+        """
         if not self._readings:
             raise UserError(f"{self._origin} names counters and holds no reading of any")
-        kernels = {number: (kernel, launches) for number, kernel, launches in self._launches.values()}
+        launches = {launch.number: launch for launch in self._launches.values()}
+        shapes = defaultdict(set)
+        for launch in launches.values():
+            shapes[launch.kernel].add(launch.shape)
         rows = []
         for (number, metric), (unit, value) in self._readings.items():
             if metric not in self.words:
-                kernel, launches = kernels[number]
-                row = {"launch": number, "kernel": kernel, "metric": metric, "unit": unit, "value": value}
-                rows.append({**row, "launches": launches})
+                launch = launches[number]
+                kernel = f"{launch.kernel} {launch.shape}" if len(shapes[launch.kernel]) > 1 else launch.kernel
+                row = {"launch": number, "kernel": kernel.strip(), "metric": metric, "unit": unit, "value": value}
+                rows.append({**row, "launches": launch.launches})
         return rows
 
     @property

@@ -168,6 +168,21 @@ class CountedCall:
         return sum(readings) * self.total_launches / len(readings) if len(readings) == len(counted) else None
 
 
+_RATES = {f"{prefix}{unit}/s": 1e3**power for unit in ("B", "byte") for power, prefix in enumerate(("", *"KMGT"))}
+
+
+def scale(unit: str) -> float:
+    """What a reading in `unit` is multiplied by to be in ns, bytes or bytes/s; 1 for other units."""
+    return _SCALES.get(unit, _RATES.get(unit, 1.0))
+
+
+def base_unit(unit: str) -> str:
+    """ns for units of time, byte and byte/s for those of data; other units themselves."""
+    if unit in _RATES:
+        return "byte/s"
+    return unit if unit not in _SCALES else "byte" if unit.endswith("byte") else "ns"
+
+
 def counted_calls(frame: "pd.DataFrame") -> dict[tuple[str, str], CountedCall]:
     """The counted calls in rows of COUNTERS, by (variant, layer); those of the most images where there are several."""
     counted_calls: dict[tuple[str, str], CountedCall] = {}

@@ -80,12 +80,11 @@ def run_under_ncu(
                 break
             metrics = known
         try:
-            lines = said.splitlines()
-            if not any(map(ncu.is_header, lines)) and report.exists():
-                lines = nsight.raw_page(report).splitlines()
+            page = ncu.read_page(said.splitlines())
+            if page is None and report.exists():
+                page = ncu.read_page(nsight.raw_page(report).splitlines())
             counted: list[dict[str, Any]] = []
-            if any(map(ncu.is_header, lines)):
-                page = ncu.read_csv(lines, "ncu's raw page")
+            if page:
                 named = [row for row in page.counters if row["metric"] in metrics]
                 counted = [{**row, "ranges": page.ranges.get(row["launch"], "")} for row in named]
         except UserError as error:

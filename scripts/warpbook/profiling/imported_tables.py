@@ -35,7 +35,8 @@ class File(BaseModel):
 
 
 class ImportRecord(BaseModel):
-    """What was imported together. device: as it was said when importing, else as the files name it."""
+    """What was imported together. device: as it was said when importing, else as the files name it. foreign_kernels:
+    names of kernels that are not in the variant's source."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
@@ -44,6 +45,7 @@ class ImportRecord(BaseModel):
     size: int
     device: str
     files: list[File]
+    foreign_kernels: list[str] = []
 
 
 @dataclass(frozen=True)

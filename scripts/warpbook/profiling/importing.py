@@ -8,18 +8,65 @@ from pathlib import Path
 
 from warpbook.common.errors import UserError
 from warpbook.kernels import headers
-from warpbook.profiling import cupti_sqlite, ncu, ncu_console, nsight, nvprof, nvprof_metrics
+from warpbook.profiling import (
+    cupti_sqlite,
+    ncu,
+    ncu_console,
+    ncu_report_file,
+    nsight,
+    nvprof,
+    nvprof_metrics,
+    printed_tables,
+    printed_times,
+    profile_text,
+)
+from warpbook.profiling.printed_tables import Part
+from warpbook.profiling.printed_times import KERNEL_SUMS
 from warpbook.profiling.profile_schema import Profile, Row, activity_group
 from warpbook.runs import tables
 from warpbook.runs.schema import Table
 
-TEXT_LIMIT_BYTES = 64 << 20
-
 _NSYS_REPORT = b"NVIDIA Tegra Profiler Report"
 _NCU_REPORT = b"NVR\0"
+_BINARY = (cupti_sqlite.MAGIC, _NSYS_REPORT, _NCU_REPORT)
 KNOWN = (
     "nvprof's console text, CSV (--csv) and SQLite, its --metrics and --events, nsys stats as text or CSV, nsys "
     "SQLite, .nsys-rep, ncu's console text and CSV (--csv --page raw or details, --print-summary per-kernel), .ncu-rep"
+)
+
+# What a text is that holds no table of a profile, and what gives one.
+_OTHER_TEXTS = (
+    (r"==ERROR==.*ERR_NVGPUCTRPERM|Error:.*ERR_NVGPUCTRPERM", "the profiler's refusal: {line}; have an administrator "
+     "allow counters to all users (NVreg_RestrictProfilingToAdminUsers=0), and profile again"),
+    (r"==PROF== Report: (?:.*/)?(\S+)", "a progress log of ncu; import the report that it names: "
+     "`ncu --import {0} --csv --page raw > profile.csv`"),
+    (r"==PROF== (?:Connected|Profiling|Disconnected)", "a progress log of ncu, which names no report: profile again "
+     "with `ncu --csv --page raw --log-file profile.csv PROGRAM`"),
+    (r"======== (?:Warning: )?No CUDA application was profiled|No kernels were profiled|==WARNING== No kernels", "the "
+     "log of a run in which the profiler saw no kernel ({line}): profile the program that launches them"),
+    (r"SKIPPED: .* does not contain CUDA", "the log of `nsys stats` on a report without CUDA events: "
+     "profile again with `nsys profile --trace cuda,nvtx`"),
+    (r"CPU profiling result", "nvprof's profile of the CPU alone: profile again without --cpu-profiling, as "
+     "`nvprof --csv --log-file profile.csv PROGRAM`"),
+    (r"\s*Start\s+Duration\s+(?:Grid Size|Name)", "an nvprof trace as text, line {number}: print it with nvprof "
+     "--csv --print-gpu-trace"),
+    (r"ERROR: Report '.*' could not be found", "the log of an `nsys stats` that failed ({line}): ask for the reports "
+     f"by their present names, as `{KERNEL_SUMS}`"),
+    (r"Metric Name\W+Metric Unit", f"a table of ncu's metrics without the line of its kernel: {ncu_console.REMEDY}"),
+    (r"NVPROF is profiling process", "the beginning of nvprof's output, without a table: profile again with `nvprof "
+     "--csv --log-file profile.csv PROGRAM`"),
+    (r"Generating .*(?:report|SQLite)|Processing \[|\.(?:nsys-rep|qdrep)\b", "the log of nsys, without a table of "
+     f"times: import what `{KERNEL_SUMS}` prints"),
+    (r"\b(nvprof|nsys|ncu): (?:command )?not found|(nvprof|nsys|ncu): No such file", "the shell's message: {line}; give "
+     "the profiler's whole path, and profile again"),
+    (r"={2,8} ?(?:ERROR|Error|Warning)", "a message of the profiler: {line}"),
+)  # fmt: skip
+# The header of a table that is no profile of times or counters.
+_OTHER_TABLES = (
+    (r'"?#"?,"?Address"?,"?Source', "ncu's source page: import the raw page, `ncu --import REPORT --csv --page raw`"),
+    (r"Count,QCount,TAvg", f"nsys' report of launches and waits, without sums: import what `{KERNEL_SUMS}` prints"),
+    (r'\s*\[?\s*\{\s*"(?:Time|Total|Start)', f"nsys' JSON: import what `{KERNEL_SUMS}` prints"),
+    (r"\s*<(?:table|thead|tbody|tr|th|td)\b", f"a table as HTML: import what `{KERNEL_SUMS}` prints"),
 )
 
 
@@ -33,12 +80,27 @@ def read(path: Path, lines: tuple[int, int] | None = None) -> Profile:
         raise UserError(f"{origin} is {'no regular file' if path.exists() else 'not there'}")
     try:
         with open(path, "rb") as file:
+            packed = file.read(2) == profile_text.GZIP
+    except OSError as error:
+        raise UserError(f"{origin} cannot be read: {error.strerror}") from error
+    if not packed:
+        return _read(path, origin, lines)
+    with tempfile.TemporaryDirectory() as scratch:
+        unpacked = Path(scratch) / path.stem
+        profile_text.unpack(path, unpacked, origin)
+        return _read(unpacked, origin, lines)
+
+
+def _read(path: Path, origin: str, lines: tuple[int, int] | None) -> Profile:
+    try:
+        with open(path, "rb") as file:
             begin = file.read(64)
-            binary = begin.startswith((cupti_sqlite.MAGIC, _NSYS_REPORT, _NCU_REPORT))
-            if not binary and path.stat().st_size > TEXT_LIMIT_BYTES:
+            binary = begin.startswith(_BINARY)
+            if not binary and path.stat().st_size > profile_text.TEXT_LIMIT_BYTES:
                 raise UserError(
-                    f"{origin} is text of {path.stat().st_size >> 20} MiB, over the limit of {TEXT_LIMIT_BYTES >> 20}: "
-                    "import the profiler's SQLite file instead, which is summarised"
+                    f"{origin} is text of {path.stat().st_size >> 20} MiB, over the limit of "
+                    f"{profile_text.TEXT_LIMIT_BYTES >> 20}: import the profiler's SQLite file instead, which is "
+                    "summarised"
                 )
             content = b"" if binary else begin + file.read()
     except OSError as error:
@@ -53,53 +115,70 @@ def read(path: Path, lines: tuple[int, int] | None = None) -> Profile:
             nsight.export(path, exported)
             return cupti_sqlite.read(exported, origin)
     if begin.startswith(_NCU_REPORT):
-        return _read_text(nsight.raw_page(path).split("\n"), f"ncu's raw page of {origin}", 1)
+        return ncu_report_file.read(path, origin) or _read_lines(
+            nsight.raw_page(path).split("\n"), f"ncu's raw page of {origin}", 1
+        )
+    text = profile_text.decode(content, origin)
+    if outputs := profile_text.notebook_outputs(text):
+        return _read_notebook(outputs, origin, lines)
     first, last = lines or (1, None)
-    chosen = list(islice(_text(content, origin).split("\n"), first - 1, last))
-    return _read_text([line.removesuffix("\r") for line in chosen], origin, first)
+    return _read_lines(list(islice(profile_text.split(text), first - 1, last)), origin, first)
 
 
-def _text(content: bytes, origin: str) -> str:
-    """The text of a file: UTF-8, or UTF-16 with its mark, as PowerShell's > writes it."""
-    if not content.strip():
-        raise UserError(f"{origin} is empty")
-    encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
-    if encoding != "utf-16" and b"\0" in content:
-        raise UserError(f"{origin} is binary, of no profiler's known format; known: {KNOWN}")
-    try:
-        return content.decode(encoding)
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise UserError(
-            f"{origin}, line {line}: byte {error.start} is not {encoding.removesuffix('-sig')}: the file is cut off, "
-            "damaged, or of another encoding; save it as UTF-8"
-        ) from error
+def _read_notebook(outputs: Mapping[int, str], origin: str, lines: tuple[int, int] | None) -> Profile:
+    """The profile that one cell of a notebook printed."""
+    if lines:
+        raise UserError(f"{origin} is a notebook: --lines is of no use for it")
+    cells = [number for number, output in outputs.items() if profile_text.LANDMARK.search(output)]
+    if len(cells) != 1:
+        held = f"cells {', '.join(map(str, cells))} of it hold profiles" if cells else "no cell of it holds a profile"
+        raise UserError(f"{origin} is a notebook, and {held}: save the output of one as a text, and import that")
+    return _read_lines(profile_text.split(outputs[cells[0]]), f"{origin}, output of cell {cells[0]}", 1)
 
 
-def _read_text(lines: Sequence[str], origin: str, first_line: int) -> Profile:
-    readers = (
-        (ncu_console.is_summary_header, ncu_console.read_summary),
-        (ncu.is_header, ncu.read_csv),
-        (ncu_console.is_console, ncu_console.read_console),
-        (nsight.is_stats_header, nsight.read_stats),
-        (nvprof.is_csv_header, nvprof.read_csv),
-        (nvprof_metrics.is_header, nvprof_metrics.read),
-    )
+def _read_lines(lines: list[str], origin: str, first_line: int) -> Profile:
+    """The one profile that a text holds. UserError where it holds none, or several, with the lines of each."""
+    if not any(map(profile_text.LANDMARK.search, lines)):
+        for number, line in enumerate(lines, first_line):
+            for pattern, what in _OTHER_TABLES:
+                if re.match(pattern, line):
+                    raise UserError(f"{origin}, line {number}: {what}")
+    lines = profile_text.without_prefix(lines, origin)
+    found = printed_tables.find(lines, origin, first_line)
+    parts = [
+        *printed_times.parts(found, origin),
+        *nvprof_metrics.csv_parts(found, origin),
+        *ncu.parts(found, origin),
+        *nvprof.parts(lines, origin, first_line),
+        *nvprof_metrics.text_parts(lines, origin, first_line),
+        *ncu_console.parts(lines, origin, first_line),
+    ]
+    if len(parts) > 1:
+        raise _several(parts, origin)
+    if not parts:
+        raise _nothing(lines, origin, first_line)
+    return parts[0].read()
+
+
+def _several(parts: Sequence[Part], origin: str) -> UserError:
+    ordered = sorted(parts, key=lambda part: part.first)
+    held = "; ".join(f"{part.what}, --lines {part.first}-{part.last}" for part in ordered)
+    return UserError(f"{origin} holds {len(parts)} profiles: {held}: import one, by its lines")
+
+
+def _nothing(lines: Sequence[str], origin: str, first_line: int) -> UserError:
+    for pattern, what in _OTHER_TEXTS:
+        for number, line in enumerate(lines, first_line):
+            if match := re.search(pattern, line):
+                words = what.format(*match.groups(), line=repr(line.strip()[:200]), number=number)
+                return UserError(f"{origin} is {words}")
     for number, line in enumerate(lines, first_line):
-        for recognised, read_lines in readers:
-            if recognised(line):
-                return read_lines(lines, origin, first_line)
-            if ";" in line and recognised(line.replace(";", ",")):
-                raise UserError(
-                    f"{origin}, line {number}: cells between semicolons, as a spreadsheet with decimal commas saves "
-                    "them: import the file that the profiler wrote"
-                )
-    profile = nvprof.read_console(lines, origin, first_line)
-    if profile:
-        return profile
-    complaint = next((line for line in lines if re.match(r"==(ERROR|\d+)==\s*(Error|ERR|No kernels)", line)), "")
-    said = f"; the profiler said {complaint.strip()[:200]!r}" if complaint else ""
-    raise UserError(f"{origin} holds no profile that is known{said}; known: {KNOWN}")
+        if (match := profile_text.LANDMARK.search(line)) and not match[0].startswith("=="):
+            return UserError(
+                f"{origin}, line {number}: {line.strip()[:60]!r} begins a table whose heads or rows are not understood: "
+                "a terminal broke its lines, or some are missing; import what the profiler wrote to a file"
+            )
+    return UserError(f"{origin} holds no profile that is known; known: {KNOWN}")
 
 
 def combine(

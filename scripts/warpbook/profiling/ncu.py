@@ -1,10 +1,12 @@
-"""What Nsight Compute prints as CSV (`ncu --csv`)."""
+"""What Nsight Compute prints as CSV (`ncu --csv`), and what each of its readings says."""
 
-import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 from warpbook.common.errors import UserError
+from warpbook.profiling.counter_readings import Readings
+from warpbook.profiling.printed_tables import Part, Table, find
 from warpbook.profiling.profile_schema import (
     Profile,
     clean,
@@ -13,20 +15,22 @@ from warpbook.profiling.profile_schema import (
     reject_decimal_comma,
 )
 
-_HEADER = re.compile(r'\s*"?ID"?,.*"?Kernel Name"?')
 _NUMBER = re.compile(r"(?:\(!\) )?(-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?)(?: \(.*\))?", re.IGNORECASE)
 _NONE = re.compile(r"(?:\(!\) )?(?:n/a|-?nan|-?inf|no data|)", re.IGNORECASE)
+_WORD = re.compile(r"(?:\(!\) )?[A-Za-z(].*")
+_COUNTED = re.compile(
+    r"(?:(?:ns|nsec|nsecond|register|cycle|inst|warp|thread|block|sector|request|byte)s?(?:/\w+)?)?", re.IGNORECASE
+)
+_EITHER = re.compile(r"\d{1,3}[.,]\d{3}")  # thousands, or three decimals
+_WITH_POINT = re.compile(r"[\d,]*\.(?:\d{1,2}|\d{4,})|\d{1,3}(?:,\d{3}){2,}(?:\.\d+)?|\d{1,3},\d{3}\.\d+")
 _RANGES = "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
 _PLACE = {
     _RANGES, "Id:Domain:Start/Stop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg",
     "ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream", "Block Size",
     "Grid Size", "Device", "CC", "Section Name",
 }  # fmt: skip
-
-
-def is_header(line: str) -> bool:
-    """Whether a line is the header of Nsight Compute's CSV."""
-    return _HEADER.match(line) is not None
+DEVICE_NAME = "device__attribute_display_name"
+SPREAD_HEADS = ["Minimum", "Maximum", "Average"]
 
 
 def label(metric: str, section: str) -> str:
@@ -39,59 +43,92 @@ class Word(Exception):
     """A metric whose value is no number, such as CachePreferNone."""
 
 
-def parse_reading(text: str, unit: str) -> float | None:
-    """A counter's value, None where ncu gave none. Word for a word, ValueError for a decimal comma."""
-    if _NONE.fullmatch(text.strip()):
-        return None
-    match = _NUMBER.fullmatch(text.strip())
-    if not match:
-        reject_decimal_comma(text)
-        raise Word
-    if unit == "%":
-        reject_ambiguous_comma(match[1], unit)
-    return float(match[1].replace(",", ""))
+class Reader:
+    """Reads the values of one file, whose numbers all have the same decimal mark."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self.known_point = any(map(_WITH_POINT.fullmatch, map(str.strip, texts)))
+
+    def value(self, text: str, unit: str) -> float | None:
+        """A counter's value, None where ncu gave none. Word for a word, ValueError for another decimal mark."""
+        text = text.strip()
+        if _NONE.fullmatch(text):
+            return None
+        match = _NUMBER.fullmatch(text)
+        if not match:
+            reject_decimal_comma(text)
+            if not _WORD.fullmatch(text):
+                raise ValueError(f"{text[:60]!r} is no value of a counter")
+            raise Word
+        if unit == "%":
+            reject_ambiguous_comma(match[1], unit)
+        counted = bool(_COUNTED.fullmatch(unit))
+        if not self.known_point and _EITHER.fullmatch(match[1]) and counted == ("." in match[1]):
+            whole, part = re.split(r"[.,]", match[1])
+            raise ValueError(
+                f"{match[1]!r} {unit} is {whole}{part} or {whole}.{part}: have ncu print it again under LC_ALL=C"
+            )
+        return float(match[1].replace(",", ""))
 
 
-def read_csv(lines: Sequence[str], origin: str, first_line: int = 1) -> Profile:
+def device_of(capability: str) -> str:
+    """The device as a text names it that has no name of it, by its compute capability."""
+    return f"a GPU of compute capability {capability}" if capability else ""
+
+
+def parts(tables: Sequence[Table], origin: str) -> list[Part]:
+    """The profiles that tables of ncu's CSV make: each header begins one."""
+    names = {"launches": "ncu CSV", "summary": "ncu summary as CSV"}
+    readers = {"launches": _read_launches, "summary": _read_summary}
+    return [
+        Part(names[table.kind], table.line, table.last, partial(readers[table.kind], table, origin))
+        for table in tables
+        if table.kind in readers
+    ]
+
+
+def read_page(lines: Sequence[str]) -> Profile | None:
+    """The launches on the raw page that ncu printed for us, their kernels by name alone; None where it printed none."""
+    origin = "ncu's raw page"
+    launches = [table for table in find(lines, origin) if table.kind == "launches"]
+    return _read_launches(launches[0], origin, shapes=False) if launches else None
+
+
+def _shape(place: dict[str, str]) -> str:
+    return f"{place['Grid Size']}x{place['Block Size']}" if place.get("Grid Size") and place.get("Block Size") else ""
+
+
+def _read_launches(table: Table, origin: str, shapes: bool = True) -> Profile:
     """Nsight Compute's CSV, `--page raw` (a row a launch) or `--page details` (a row a metric).
 
     On the details page a metric's label needs its section to be told from others: `Occupancy/Achieved Occupancy`.
     Metrics whose value is a word are left out. UserError names the line of what is wrong.
     """
-    numbered = list(enumerate(lines, first_line))
-    start = next(place for place, (_, line) in enumerate(numbered) if is_header(line))
-    rows: list[tuple[int, list[str]]] = []
-    for number, line in numbered[start:]:
-        if not line.strip() or line.startswith("=="):
-            continue
-        try:
-            rows.append((number, next(csv.reader([line], strict=True))))
-        except csv.Error as error:
-            raise UserError(f"{origin}, line {number}: {error}") from error
-    (header_line, heads), *rows = rows
+    heads, rows = table.heads, table.rows
     details = "Metric Name" in heads
-    # on the details page, cells that speak of a rule may be left out behind the metric
-    fewest = heads.index("Metric Value") + 1 if details and "Metric Value" in heads else len(heads)
-    for number, cells in rows:
-        if not fewest <= len(cells) <= len(heads):
-            raise UserError(f"{origin}, line {number}: {len(cells)} cells where the header names {len(heads)}")
     needed = ["ID", "Kernel Name", *(["Metric Value", "Metric Unit"] if details else [])]
     if missing := [name for name in needed if heads.count(name) != 1]:
-        raise UserError(f"{origin}, line {header_line}: {heads.count(missing[0])} columns {missing[0]!r}, not one")
+        raise UserError(f"{origin}, line {table.line}: {heads.count(missing[0])} columns {missing[0]!r}, not one")
     units = [""] * len(heads)
-    if not details and rows and not rows[0][1][heads.index("ID")]:
-        units = rows.pop(0)[1]
-    launches: dict[tuple[str, str], int] = {}
-    kernels: dict[int, str] = {}
+    if not details and rows:
+        (number, units), *rows = rows
+        if units[heads.index("ID")]:
+            raise UserError(f"{origin}, line {number}: a launch where the row of the columns' units has to be")
+    readings = Readings(origin)
     ranges: dict[int, str] = {}
-    readings: dict[tuple[int, str], tuple[str, float | None]] = {}
-    words: set[str] = set()
+    devices: dict[str, None] = {}
+    numbers: dict[tuple[str, str], int] = {}
+    values = [head == "Metric Value" if details else head not in _PLACE for head in heads]
+    reader = Reader(cell for _, cells in rows for cell, is_value in zip(cells, values, strict=False) if is_value)
     for number, cells in rows:
         place = dict(zip(heads, cells, strict=False))
         if not place["Kernel Name"] or not place["ID"].isdecimal():
             raise UserError(f"{origin}, line {number}: a launch without a number or a kernel's name")
-        launch = launches.setdefault((place.get("Process ID", ""), place["ID"]), len(launches))
-        kernels[launch] = clean(place["Kernel Name"])
+        key = (place.get("Process ID", ""), place["ID"])
+        launch = numbers.setdefault(key, len(numbers))
+        with error_location(origin, number):
+            readings.launch(key, place["Kernel Name"], shape=_shape(place) if shapes else "")
+        devices[place.get(DEVICE_NAME) or device_of(place.get("CC", ""))] = None
         if around := place.get(_RANGES, "").strip():
             ranges[launch] = clean(around)
         if details:
@@ -103,21 +140,56 @@ def read_csv(lines: Sequence[str], origin: str, first_line: int = 1) -> Profile:
         for name, unit, text in printed:
             try:
                 with error_location(origin, number):
-                    value = (clean(unit), parse_reading(text, unit.strip()))
+                    value = reader.value(text, unit.strip())
             except Word:
-                words.add(name)
+                readings.words.add(name)
                 continue
-            if readings.setdefault((launch, name), value) != value:
-                raise UserError(f"{origin}, line {number}: a second value of {name} for launch {place['ID']}")
-    if not readings:
-        raise UserError(f"{origin}, line {header_line}: the header of ncu's CSV and no counters under it")
-    counters = [
-        {"launch": launch, "kernel": kernels[launch], "metric": metric, "unit": unit, "value": value}
-        for (launch, metric), (unit, value) in readings.items()
-        if metric not in words
-    ]
-    left_out = (f"{len(words)} metrics that are words",) if words else ()
-    page = "details" if details else "raw"
+            readings.add(number, key, name, unit, value, once_more=True)
+    if not rows or not (len(readings) and readings.rows()):
+        raise UserError(f"{origin}, line {table.line}: the header of ncu's CSV and no counters under it")
+    what = f"ncu CSV ({'details' if details else 'raw'} page, {len(readings)} launches)"
     return Profile(
-        f"ncu CSV ({page} page, {len(launches)} launches)", "ncu", counters=counters, ranges=ranges, omissions=left_out
-    )
+        what, "ncu", counters=readings.rows(), ranges=ranges, omissions=readings.omissions,
+        device=", ".join(filter(None, devices)),
+    )  # fmt: skip
+
+
+_SUMMARY_PLACE = ("Process ID", "Device", "Kernel Name", "Block Size", "Grid Size", "Context", "Stream")
+
+
+def _read_summary(table: Table, origin: str) -> Profile:
+    """The CSV of `ncu --print-summary per-kernel`: a row for each metric over the launches of a kernel."""
+    readings = Readings(origin)
+    devices: dict[str, None] = {}
+    if missing := [head for head in (*SPREAD_HEADS, "Metric Unit") if table.heads.count(head) != 1]:
+        raise UserError(f"{origin}, line {table.line}: {table.heads.count(missing[0])} columns {missing[0]!r}, not one")
+    rows = [(number, dict(zip(table.heads, cells, strict=True))) for number, cells in table.rows]
+    reader = Reader(row[head] for _, row in rows for head in SPREAD_HEADS)
+    for number, row in rows:
+        if not row["Kernel Name"] or not row["Invocations"].isdecimal() or row["Invocations"].strip("0") == "":
+            raise UserError(f"{origin}, line {number}: a row without a kernel's name or its number of invocations")
+        place = tuple(row.get(name, "") for name in _SUMMARY_PLACE)
+        with error_location(origin, number):
+            key = readings.launch(place, row["Kernel Name"], int(row["Invocations"][:9]), _shape(row))
+        devices[device_of(row.get("CC", ""))] = None
+        metric = label(row["Metric Name"], row.get("Section Name", ""))
+        add(readings, reader, origin, number, key, metric, row["Metric Unit"], [row[which] for which in SPREAD_HEADS])
+    what = f"ncu summary as CSV ({len(readings)} kernels)"
+    device = ", ".join(filter(None, devices))
+    return Profile(what, "ncu", counters=readings.rows(), omissions=readings.omissions, device=device)
+
+
+def add(
+    readings: Readings, reader: Reader, origin: str, line: int, key: object, metric: str, unit: str, texts: list[str]
+) -> None:
+    """Add one printed value, or least, most and average. UserError names the line of what is no value."""
+    try:
+        with error_location(origin, line):
+            values = [reader.value(text, unit) for text in texts]
+    except Word:
+        readings.words.add(metric)
+        return
+    if len(values) == 1:
+        readings.add(line, key, metric, unit, values[0])
+    else:
+        readings.add_spread(line, key, metric, [(unit, value) for value in values])

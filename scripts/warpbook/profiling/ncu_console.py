@@ -1,154 +1,222 @@
 """What Nsight Compute prints on the console: a table for each section of each launch, or for each kernel over its
-launches (`--print-summary per-kernel`), there as CSV too."""
+launches (`--print-summary per-kernel`)."""
 
-import csv
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 from warpbook.common.errors import UserError
 from warpbook.profiling.counter_readings import Readings
-from warpbook.profiling.ncu import Word, label, parse_reading
-from warpbook.profiling.profile_schema import Profile, error_location
+from warpbook.profiling.ncu import SPREAD_HEADS, Reader, add, device_of, label
+from warpbook.profiling.printed_tables import FENCE, Part
+from warpbook.profiling.profile_schema import Profile, error_location, reject_strange_name
 
 REMEDY = "print it with ncu --csv --page raw, or `ncu --import REPORT --csv --page raw` of its report"
 
 _LAUNCH = re.compile(
     r"\s*(?P<kernel>[^\s=\[].*?)(?P<shape> \(\d+, \d+, \d+\)x\(\d+, \d+, \d+\))?"
     r"(?:, \d{4}-\w{3}-\d\d \d\d:\d\d:\d\d)?(?P<context>, Context \d+, Stream \d+)?"
-    r"(?P<device>, Device \d+, CC [\d.]+)?(?:, Invocations (?P<launches>\d+))?\s*"
+    r"(?:, Device \d+, CC (?P<capability>\d+\.\d+))?(?:, Invocations (?P<launches>\d+))?\s*"
 )
-_DEVICE = re.compile(r"\s*(Device \d+, CC [\d.]+)\s*")
+_PART_OF_A_LAUNCH = re.compile(
+    r"\(\d+, \d+, \d+\)x\(|\)x\(\d|, \d{4}-\w{3}-\d\d |, (?:Context|Stream|Device|Invocations) \d|\bCC \d|^\s*Device \d"
+)
+_DEVICE = re.compile(r"\s*Device \d+, CC (?P<capability>\d+\.\d+)\s*")
 _SECTION = re.compile(r"\s*Section: (\S.*?)\s*")
-_KNOWN_SECTION = re.compile(r"\s*Section: (?:GPU Speed Of Light|Command line profiler metrics|Launch Stat|Occupancy)")
+_PROCESS = re.compile(r"\s*(?:\[(\d+)\] \S+@\S+|==PROF== Connected to process (\d+).*)")
+_ADVICE = re.compile(r"\s*[A-Z]{3}\s.*|\s*\*{2,}.*")
 _RULE = re.compile(r"\s*-{3,}(?: -{3,}){2}(?: -{3,} -{3,})?\s*")
+_OTHER_RULE = re.compile(r"[\s-]*-{3,}[\s-]*")
+_OTHER_TABLES = re.compile(r"NVLink|NUMA|Topology")  # sections whose tables are not of metrics
 _VALUE_HEADS = ["Metric Name", "Metric Unit", "Metric Value"]
-_SPREAD_HEADS = ["Metric Name", "Metric Unit", "Minimum", "Maximum", "Average"]
+_HEADS = (_VALUE_HEADS, [*_VALUE_HEADS[:2], *SPREAD_HEADS])
+_MOST_LINES = 5  # that a launch's line is broken into
+
+
+@dataclass
+class _Launch:
+    """The launch, or the kernel of so many launches, under whose line tables stand."""
+
+    line: int
+    key: tuple[str, ...] | int
+    kernel: str
+    shape: str
+    launches: int | None
+    capability: str
+    rows: list[tuple[int, str, str, list[str]]] = field(default_factory=list)  # line, metric, unit, values
+
+
+@dataclass
+class _Run:
+    first: int
+    last: int = 0
+    launches: list[_Launch] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
 
 def _launch(line: str) -> re.Match[str] | None:
-    if ", Context " not in line and ", Invocations " not in line:
-        return None
     match = _LAUNCH.fullmatch(line)
-    return match if match and (match["context"] or match["launches"]) else None
+    if not match or not (match["context"] or match["launches"]):
+        return None
+    try:
+        reject_strange_name(match["kernel"].rstrip())
+    except ValueError:
+        return None
+    return match
 
 
-def is_console(line: str) -> bool:
-    """Whether a line is one of ncu's console text: a launch, or the head of a section."""
-    return bool(_launch(line) or _KNOWN_SECTION.match(line))
+def _is_other(line: str) -> bool:
+    """Whether a line cannot be a part of a launch's line: ncu's messages, sections, rules, and no words at all."""
+    others = (_SECTION, _PROCESS, _ADVICE, _RULE, _OTHER_RULE, _DEVICE, FENCE)
+    return not line.strip() or line.startswith("==") or any(other.fullmatch(line) for other in others)
 
 
-def _cells(line: str, rule: str, origin: str, number: int) -> list[str]:
+def _tight(name: str) -> str:
+    return re.sub(r"\s*([^\w\s])\s*", r"\1", " ".join(name.split()))
+
+
+def _launch_at(lines: Sequence[str], place: int) -> tuple[re.Match[str], int] | None:
+    """(a launch's line, how many lines it is broken into) from a place on; None where none begins there.
+
+    ValueError where it cannot be told what the line was before it was broken.
+    """
+    for taken in range(1, _MOST_LINES + 1):
+        pieces = lines[place : place + taken]
+        if len(pieces) < taken or _is_other(pieces[-1]):
+            break
+        following = next((line for line in lines[place + taken :] if line.strip()), "")
+        if not _SECTION.fullmatch(following) and not following.startswith("=="):
+            continue
+        texts = [pieces[0]]
+        for piece in pieces[1:]:  # a blank may have stood where the line was broken, or not
+            ends = (" ",) if texts[0][-1:].isspace() else ("", " ")
+            texts = [text.rstrip() + between + piece.lstrip() for text in texts for between in ends]
+        found = [match for text in texts if (match := _launch(text))]
+        if len({_tight(match["kernel"]) for match in found}) > 1 or (found and taken > 1 and _launch(pieces[-1])):
+            raise ValueError("the line of a launch is broken inside of a name: join it with the next")
+        if found:
+            return found[-1], taken
+    if _PART_OF_A_LAUNCH.search(lines[place]):
+        raise ValueError(f"{lines[place].strip()[:60]!r} is part of a launch's line, or has no section under it")
+    return None
+
+
+def _cells(line: str, rule: str) -> list[str]:
     """A row's cells, under the dashes that show how wide each column is."""
     spans: list[tuple[int, int | None]] = [match.span() for match in re.finditer("-+", rule)]
     if any(line[end:begin].strip() for (_, end), (begin, _) in pairwise([(0, 0), *spans])):
-        raise UserError(
-            f"{origin}, line {number}: {line.strip()[:60]!r} does not stand under its columns' heads: {REMEDY}"
-        )
+        raise ValueError(f"{line.strip()[:60]!r} does not stand under its columns' heads: {REMEDY}")
     spans[-1] = (spans[-1][0], None)
     return [line[begin:end].strip() for begin, end in spans]
 
 
-def read_console(lines: Sequence[str], origin: str, first_line: int = 1) -> Profile:
-    """ncu's console text. A metric's label gets its section, as from the details page: `Occupancy/Achieved Occupancy`.
-
-    UserError names the line of what is wrong.
-    """
-    readings = Readings(origin)
-    key: Hashable = None
-    opened = body = 0
-    section = device = rule = ""
+def parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Part]:
+    """The profiles in ncu's console text, one for each process. UserError names the line of what is wrong."""
+    if not any(_SECTION.fullmatch(line) or _launch(line) for line in lines):
+        return []
+    runs: list[_Run] = []
+    process = section = capability = rule = ""
+    begin = opened = taken = 0
     heads: list[str] = []
-    awaited = False  # a table of metrics comes next; other tables belong to what ncu advises
-    for number, line in enumerate(lines, first_line):
-        if not rule:
-            if match := _launch(line):
-                launches = match["launches"] and int(match["launches"])
-                place = (device, match["kernel"], match["shape"]) if launches else number
-                key, awaited, section = readings.launch(place, match["kernel"], launches or None), True, ""
-            elif match := _SECTION.fullmatch(line):
-                section, awaited = match[1], True
+    place = ""  # what may come next: a "section" under a launch, a "table" under its section, or "advice" under both
+    for index, line in enumerate(lines):
+        number = index + first_line
+        taken -= 1
+        if taken > 0:
+            continue
+        with error_location(origin, number):
+            if rule:
+                rule, heads = _in_table(line, rule, heads, runs, section, number, opened)
+                place = "advice" if not rule else place
+            elif match := _PROCESS.fullmatch(line):
+                new = match[1] or match[2]
+                if process and new != process and runs and runs[-1].last > begin:
+                    begin = number
+                process, begin = new, begin or number
             elif match := _DEVICE.fullmatch(line):
-                device = match[1]
+                capability, begin = match["capability"], begin or number
+            elif match := _SECTION.fullmatch(line):
+                section, place = match[1], "table"
             elif _RULE.fullmatch(line):
-                following = lines[number - first_line + 1].split() if number - first_line + 1 < len(lines) else []
-                if awaited or following[:2] == ["Metric", "Name"]:
-                    rule, heads, awaited = line, [], False
-                    opened, body = number, 0
-            continue
-        if _RULE.fullmatch(line):
-            if line.strip() != rule.strip():
-                raise UserError(f"{origin}, line {number}: a table other than that of line {opened}, which is cut off")
-            if heads and not body:
-                body = 1  # the dashes under the heads
-                continue
-            rule = ""
-            continue
-        if not line.strip():
-            break
-        cells = _cells(line, rule, origin, number)
-        if cells[0] == "Metric Name" and not heads and not body:
-            heads = cells
-            if heads not in (_VALUE_HEADS, _SPREAD_HEADS):
-                raise UserError(f"{origin}, line {number}: a table of {', '.join(heads)}, not of metrics: {REMEDY}")
-            continue
-        if key is None:
-            raise UserError(f"{origin}, line {number}: a table without the line of its kernel above it: {REMEDY}")
-        body = 1
-        if not cells[0] or not any(cells[2:]):
-            raise UserError(f"{origin}, line {number}: {line.strip()[:60]!r} has no name or no value")
-        _add(readings, origin, number, key, label(cells[0], section), cells[1], cells[2:])
+                below = lines[index + 1].split()[:2] if index + 1 < len(lines) else []
+                if place == "table" and not runs:
+                    raise ValueError(f"a table without the line of its kernel above it: {REMEDY}")
+                if place == "table":
+                    rule, heads, opened = line, [], number
+                elif below == _VALUE_HEADS[0].split():
+                    raise ValueError("a table of metrics without the line of its section above it")
+            elif line.split()[:4] == ["Metric", "Name", "Metric", "Unit"]:
+                raise ValueError("the heads of a table without the dashes above them")
+            elif place == "table" and _OTHER_TABLES.search(section) and _OTHER_RULE.fullmatch(line):
+                place = "advice"
+                runs[-1].left_out.append(f"the table at line {number}")
+            elif _ADVICE.fullmatch(line) and not _PART_OF_A_LAUNCH.search(line):
+                place = "advice"
+            elif line.strip() and not _is_other(line):
+                found = _launch_at(lines, index)
+                if found:
+                    match, taken = found
+                    if not runs or begin > runs[-1].first:
+                        runs.append(_Run(begin or number))
+                    begin = runs[-1].first
+                    launches = int(match["launches"][:9]) if match["launches"] else None
+                    shape = (match["shape"] or "").strip()
+                    key = (capability, match["kernel"], shape) if launches else number
+                    runs[-1].launches.append(
+                        _Launch(number, key, match["kernel"], shape, launches, match["capability"] or capability)
+                    )
+                    section, place = "", "section"
+                elif place in ("section", "table"):
+                    raise ValueError(f"{line.strip()[:60]!r} stands where a {place} has to come")
     if rule:
         raise UserError(f"{origin}, line {opened}: the table that begins here is cut off: no dashes close it")
-    what = f"ncu console text ({len(readings)} launches or kernels)"
-    return Profile(what, "ncu", counters=readings.rows(), omissions=readings.omissions)
+    return [Part("ncu console text", run.first, run.last, partial(_profile, run, origin)) for run in runs if run.last]
 
 
-def _add(readings: Readings, origin: str, line: int, key: Hashable, metric: str, unit: str, texts: list[str]) -> None:
-    try:
-        with error_location(origin, line):
-            values = [parse_reading(text, unit) for text in texts]
-    except Word:
-        if any(text[:1].isdecimal() for text in texts):
-            raise UserError(f"{origin}, line {line}: {' '.join(texts)!r} is no value of {metric}") from None
-        readings.words.add(metric)
-        return
-    if len(values) == 1:
-        readings.add(line, key, metric, unit, values[0])
-    else:
-        readings.add_spread(line, key, metric, [(unit, value) for value in values])
+def _in_table(
+    line: str, rule: str, heads: list[str], runs: list[_Run], section: str, number: int, opened: int
+) -> tuple[str, list[str]]:
+    """Read a line of a table; gives its rule and its heads, an empty rule where the table ends."""
+    rows = runs[-1].launches[-1].rows
+    has_rows = bool(rows) and rows[-1][0] > opened
+    if _RULE.fullmatch(line):
+        if line.strip() != rule.strip():
+            raise ValueError(f"a table other than that of line {opened}, which is cut off")
+        if heads and not has_rows:
+            return rule, heads  # the dashes under the heads
+        if not has_rows:
+            raise ValueError("two lines of dashes and no row between them")
+        runs[-1].last = number
+        return "", []
+    if not line.strip():
+        raise ValueError(f"the table of line {opened} is cut off: no dashes close it")
+    cells = _cells(line, rule)
+    if cells[0] == _VALUE_HEADS[0]:
+        if cells not in _HEADS or heads or has_rows:
+            raise ValueError(f"a table of {', '.join(cells)}, not of metrics: {REMEDY}")
+        return rule, cells
+    if not cells[0] or not any(cells[2:]) or not all(cell.strip("-") for cell in cells if cell):
+        raise ValueError(f"{line.strip()[:60]!r} has no name or no value")
+    rows.append((number, label(cells[0], section), cells[1], cells[2:]))
+    return rule, heads
 
 
-_PLACE = ("Process ID", "Device", "Kernel Name", "Block Size", "Grid Size", "Context", "Stream")
-
-
-def is_summary_header(line: str) -> bool:
-    """Whether a line is the header of `ncu --csv --print-summary per-kernel`."""
-    return all(f'"{head}"' in line for head in ("Kernel Name", "Invocations", *_SPREAD_HEADS))
-
-
-def read_summary(lines: Sequence[str], origin: str, first_line: int = 1) -> Profile:
-    """The CSV of `ncu --print-summary per-kernel`: a row for each metric over the launches of a kernel."""
+def _profile(run: _Run, origin: str) -> Profile:
+    """The counters of a run. A metric's label gets its section, as from the details page: `Occupancy/Achieved
+    Occupancy`."""
     readings = Readings(origin)
-    heads: list[str] = []
-    for number, line in enumerate(lines, first_line):
-        if not line.strip() or line.startswith("==") or (not heads and not is_summary_header(line)):
-            continue
-        try:
-            cells = next(csv.reader([line], strict=True))
-        except csv.Error as error:
-            raise UserError(f"{origin}, line {number}: {error}") from error
-        if not heads:
-            heads = cells
-            continue
-        if len(cells) != len(heads):
-            raise UserError(f"{origin}, line {number}: {len(cells)} cells where the header names {len(heads)}")
-        row = dict(zip(heads, cells, strict=True))
-        if not row["Kernel Name"] or not row["Invocations"].isdecimal() or row["Invocations"].strip("0") == "":
-            raise UserError(f"{origin}, line {number}: a row without a kernel's name or its number of invocations")
-        place = tuple(row.get(name, "") for name in _PLACE)
-        key = readings.launch(place, row["Kernel Name"], int(row["Invocations"][:9]))
-        metric = label(row["Metric Name"], row.get("Section Name", ""))
-        _add(readings, origin, number, key, metric, row["Metric Unit"], [row[which] for which in _SPREAD_HEADS[2:]])
-    what = f"ncu summary as CSV ({len(readings)} kernels)"
-    return Profile(what, "ncu", counters=readings.rows(), omissions=readings.omissions)
+    reader = Reader(text for launch in run.launches for *_, texts in launch.rows for text in texts)
+    devices: dict[str, None] = {}
+    for launch in run.launches:
+        if not launch.rows:
+            raise UserError(f"{origin}, line {launch.line}: a launch of {launch.kernel[:60]} without any counter")
+        with error_location(origin, launch.line):
+            key = readings.launch(launch.key, launch.kernel, launch.launches, launch.shape)
+        devices[device_of(launch.capability)] = None
+        for line, metric, unit, texts in launch.rows:
+            add(readings, reader, origin, line, key, metric, unit, texts)
+    what = f"ncu console text ({len(readings)} launches or kernels)"
+    device = ", ".join(filter(None, devices))
+    return Profile(what, "ncu", counters=readings.rows(), omissions=(*readings.omissions, *run.left_out), device=device)

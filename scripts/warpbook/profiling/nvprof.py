@@ -1,28 +1,22 @@
-"""nvprof's output: console tables, also damaged by conversion to Markdown or another format, and CSV."""
+"""nvprof's console tables, also damaged by conversion to Markdown or another format."""
 
-import csv
-import html
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from warpbook.common.errors import UserError
+from warpbook.profiling.printed_tables import FENCE, Part
 from warpbook.profiling.profile_schema import (
     TIME_UNIT,
     Profile,
-    Row,
     SumRow,
     column_roles,
     contradiction,
-    error_location,
     is_api,
-    limit_events,
     sum_row,
     summary_rows,
-    traced_event,
 )
-
-KIBI = 1024  # nvprof's KB
 
 _GPU_OR_API = ("GPU activities", "API calls")
 _SHARE_OF = dict(zip(_GPU_OR_API, ("gpu", "api"), strict=True))
@@ -45,7 +39,12 @@ _CELLS = {
 }
 _FULL = (("share", "%"), ("total", ""), ("calls", ""), ("avg", ""), ("min", ""), ("max", ""), ("name", ""))
 _NAME_LINES = 12
-_TRACE_TEXT = re.compile(r"\s*Start\s+Duration\s+(?:Grid Size|Name)")
+_ROW_INSIDE = re.compile(rf"\d%\s+[\d.,]+ ?(?:{TIME_UNIT})\s+\d+\s+[\d.,]+ ?(?:{TIME_UNIT})(?!\w)")
+_REST_OF_A_NAME = re.compile(r"[\w:]+(?:[<(].*)?|[<(:,>*&)].*")
+_TYPES = {"void", "bool", "char", "short", "int", "long", "float", "double", "unsigned", "signed", "const", "volatile"}
+_PROCESS = re.compile(r"\s*==(\d+)== ")
+_MIXED = re.compile(r"twice under one header|a second header before")
+_TWO_AT_ONCE = "a second header before any row of the first"
 
 
 @dataclass
@@ -60,11 +59,12 @@ class PrintedTable:
     share_of: str = ""
     rows: list[SumRow] = field(default_factory=list)
     problem: tuple[int, str] | None = None
+    last: int = 0
 
 
 def _plain(line: str) -> str:
-    """The line without what a converter added: pipes, tags, entities, backslashes."""
-    line = re.sub(r"\\([\\_*<>|])", r"\1", html.unescape(line))
+    """The line without what a converter added: pipes, tags, backslashes."""
+    line = re.sub(r"\\([\\_*<>|])", r"\1", line)
     if "</b>" in line:
         line = line.replace("<b>", "").replace("</b>", "")
     if line.lstrip().startswith("|"):
@@ -87,195 +87,188 @@ def _continues(name: str) -> bool:
     """Whether a name goes on in the next line: `void`, an open bracket, a comma."""
     if name.endswith(("...", "…")):
         return False
-    return name in ("", "void") or name.endswith(",") or any(name.count(a) > name.count(b) for a, b in ("()", "<>"))
+    opened = any(name.count(pair[0]) > name.count(pair[1]) for pair in ("()", "<>", "[]"))
+    return opened or name in ("", "void") or name.endswith(",")
 
 
-def console_tables(lines: Sequence[str], first_line: int = 1) -> list[PrintedTable]:
-    """Every table of sums in nvprof's console text, in order; one that cannot be read right has its `problem`.
+def _joined(name: str, rest: str) -> str:
+    """A name that a line's end broke; ValueError where a blank may have stood there or not, inside of a word."""
+    left, right = name.rstrip(), rest.strip()
+    if not left or left.endswith(("(", "<", "::")) or right.startswith((")", ">", ",", "(", "<", "::")):
+        return left + right
+    in_words = f"{left[-1]}{right[0]}".replace("_", "a").isalnum() and left == name
+    first, last = re.split(r"\W", right)[0], re.split(r"\W", left)[-1]
+    if in_words and left != "void" and not (last in _TYPES and first in _TYPES):
+        raise ValueError(f"the line is broken inside of a name, after {left[-20:]!r}: join it with the next")
+    return f"{left} {right}"
 
-    A row may go on over several lines, a table over blank lines and code fences. Anything else ends it.
-    """
-    tables: list[PrintedTable] = []
-    table: PrintedTable | None = None
-    columns: tuple[tuple[str, str], ...] = ()
-    section = ""
-    header = 0
-    skipping = False  # a section that is not of the device's or the API's times
-    row: tuple[int, list[str]] | None = None  # line and cells; the name, last, may still grow
-    grown = 0
 
-    def end_row() -> None:
-        nonlocal row
-        if row and table and not table.problem:
-            line, cells = row
-            texts = {name: (text, unit) for (name, unit), text in zip(columns or _FULL, cells, strict=True)}
+class _Console:
+    """The tables of a console text, line by line."""
+
+    def __init__(self) -> None:
+        self.tables: list[PrintedTable] = []
+        self.table: PrintedTable | None = None
+        self.columns: tuple[tuple[str, str], ...] = ()
+        self.section = ""
+        self.header = 0
+        self.rows = 0  # since the header
+        self.labels: set[str] = set()  # since the header
+        self.strange: tuple[int, str] | None = None  # a line that ended a table, by which its rows may go on
+        self.row: tuple[int, list[str]] | None = None  # line and cells; the name, last, may still grow
+        self.grown = 0
+
+    def fail(self, number: int, reason: str) -> None:
+        """Keep the first problem of the table, or of one that has no row yet."""
+        if self.table is None:
+            self.table = PrintedTable(number, self.header or number, self.section, last=number)
+            self.tables.append(self.table)
+        self.table.problem = self.table.problem or (number, reason)
+
+    def end_row(self) -> None:
+        if self.row and self.table and not self.table.problem:
+            line, cells = self.row
+            texts = {name: (text, unit) for (name, unit), text in zip(self.columns or _FULL, cells, strict=True)}
             try:
                 if _RUN_TOGETHER.search(texts["name"][0]):
                     raise ValueError(f"several rows run together: {' '.join(texts['name'][0].split())[:60]!r}")
                 if texts["name"][0].strip() in ("", "void"):
                     raise ValueError("the row's name is lost")
-                table.rows.append(sum_row(line, texts))
+                self.table.rows.append(sum_row(line, texts))
             except ValueError as error:
-                table.problem = (line, str(error))
-        row = None
+                self.fail(line, str(error))
+        self.row = None
 
-    def end_table() -> None:
-        nonlocal table
-        end_row()
-        table = None
+    def end_table(self) -> None:
+        self.end_row()
+        self.table = None
 
+    def leave(self) -> None:
+        """A message of nvprof: whatever table there was is over, its header too."""
+        self.end_table()
+        self.columns, self.section, self.header, self.labels, self.strange = (), "", 0, set(), None
+
+    def label(self, number: int, name: str) -> None:
+        self.end_table()
+        self.section = _SHARE_OF.get(name, "")
+        if self.section in self.labels:
+            self.fail(number, f"{name!r} twice under one header")
+        self.labels.add(self.section)
+
+    def open(self, number: int, columns: tuple[tuple[str, str], ...]) -> None:
+        if self.columns and not self.rows:
+            self.fail(number, _TWO_AT_ONCE)
+        self.end_table()
+        self.columns, self.header, self.rows, self.labels, self.strange = columns, number, 0, set(), None
+
+    def read(self, number: int, line: str) -> None:
+        """A line that is no header: a row, the rest of a name, or something else, which ends the table."""
+        columns = self.columns or _FULL
+        figures = r"\s+".join(_CELLS[name] for name, _ in columns[:-1])
+        cells = re.fullmatch(rf"\s*{figures}(?:\s+(.*))?", line)
+        begun = (_LIKE_A_ROW if self.columns else _WITH_UNITS).match(line)
+        if begun or (cells and self.columns):
+            self.end_row()
+            if self.table is None:
+                self.table = PrintedTable(number, self.header or number, self.section)
+                self.tables.append(self.table)
+                if self.strange:
+                    self.fail(self.strange[0], f"{self.strange[1][:60]!r} stands between a table's rows")
+            self.rows += 1
+            self.table.last = number
+            if cells:
+                self.row, self.grown = (number, list(cells.groups(default=""))), 0
+            else:
+                wanted = ", ".join(name for name, _ in columns)
+                self.fail(number, f"{line.strip()[:60]!r} has not the columns {wanted}: one, or the header, was lost")
+        elif self.row and _continues(self.row[1][-1].strip()) and self.grown < _NAME_LINES:
+            try:
+                self.row[1][-1] = _joined(self.row[1][-1], line)
+            except ValueError as error:
+                self.fail(number - 1, str(error))
+            self.grown += 1
+            if self.table:
+                self.table.last = number
+        else:
+            name = self.row[1][-1].strip() if self.row and self.table and self.table.last == number - 1 else ""
+            whole = name.endswith((")", "]")) or (is_api(name) and not re.fullmatch(r"\w+", line.strip()))
+            if _ROW_INSIDE.search(line) or (name and not whole and _REST_OF_A_NAME.fullmatch(line.strip())):
+                self.fail(number, f"{line.strip()[:60]!r} is no row, and stands where one is, or the rest of a name")
+            if self.table:
+                self.strange = (number, line.strip())
+            self.end_table()
+            self.columns, self.section, self.header = (), "", 0
+
+
+def console_tables(lines: Sequence[str], first_line: int = 1) -> list[PrintedTable]:
+    """Every table of sums in nvprof's console text, in order; one that cannot be read right has its `problem`.
+
+    A row may go on over several lines, a table over blank lines and code fences. A message of nvprof ends it. Anything
+    else does where no row comes after it, and is a problem where one does.
+    """
+    text = _Console()
+    skipping = False  # a section that is not of the device's or the API's times
     for number, raw in enumerate(lines, first_line):
         line = _plain(raw)
-        if _NOTHING.fullmatch(line):
+        if _NOTHING.fullmatch(line) or FENCE.fullmatch(line):
             continue
         if _OTHER_SECTION.match(line):
-            end_table()
-            columns, section, header, skipping = (), "", 0, True
+            text.leave()
+            skipping = True
             continue
-        skipping = skipping and not _MESSAGE.match(line) and not _SECTION.match(line)
+        match = _SECTION.match(line)
+        skipping = skipping and not _MESSAGE.match(line) and not match
         if skipping:
             continue
-        if match := _SECTION.match(line):
-            end_table()
-            section = _SHARE_OF.get(match[1], "")
+        if match:
+            if match[1] == "Profiling result":
+                text.leave() if text.rows or not text.columns else text.end_table()
+            else:
+                text.label(number, match[1])
             line = line[match.end() :]
             if not line.strip():
                 continue
-        if heads := _columns(line):
-            end_table()
-            columns, header = heads, number
+        elif _MESSAGE.match(line):
+            text.leave() if text.rows else text.end_table()
             continue
-        figures = r"\s+".join(_CELLS[name] for name, _ in (columns or _FULL)[:-1])
-        cells = re.fullmatch(rf"\s*{figures}(?:\s+(.*))?", line)
-        if (cells and (columns or _WITH_UNITS.match(line))) or (_LIKE_A_ROW if columns else _WITH_UNITS).match(line):
-            end_row()
-            if table is None:
-                table = PrintedTable(number, header or number, section)
-                tables.append(table)
-            if cells:
-                row, grown = (number, list(cells.groups(default=""))), 0
-            elif not table.problem:
-                wanted = ", ".join(name for name, _ in columns or _FULL)
-                table.problem = (
-                    number,
-                    f"{line.strip()[:60]!r} has not the columns {wanted}: one, or the header, was lost",
-                )
-        elif row and _continues(row[1][-1].strip()) and grown < _NAME_LINES:
-            row[1][-1] += " " + line.strip()
-            grown += 1
+        if columns := _columns(line):
+            text.open(number, columns)
         else:
-            end_table()
-            columns, section, header = (), "", 0
-    end_table()
-    for table in tables:
-        table.share_of = table.share_of or ("api" if all(is_api(row.name) for row in table.rows) else "gpu")
+            text.read(number, line)
+    text.end_table()
+    for table in text.tables:
+        if table.rows:
+            table.share_of = table.share_of or ("api" if all(is_api(row.name) for row in table.rows) else "gpu")
         if table.rows and not table.problem:
-            table.problem = contradiction(table.rows, complete=False)
-    return tables
+            table.problem = contradiction(table.rows)
+    return text.tables
 
 
-def read_console(lines: Sequence[str], origin: str, first_line: int = 1) -> Profile | None:
-    """nvprof's console text; None when it holds no table.
-
-    UserError for a table that cannot be read right, for two profiles in one text, and for a trace.
-    """
+def parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Part]:
+    """The profiles in nvprof's console text, run by run: each has one table of the device's times, one of the API's."""
+    found: list[list[PrintedTable]] = []
     tables = console_tables(lines, first_line)
+    processes = list(dict.fromkeys(match[1] for line in lines if (match := _PROCESS.match(line))))
+    for table in tables:
+        if table.problem and len(processes) > 1 and _MIXED.search(table.problem[1]):
+            raise UserError(
+                f"{origin}, line {table.problem[0]}: {table.problem[1]}: processes {', '.join(processes)} printed at "
+                "once; have nvprof write a file for each, as --log-file profile-%p.txt"
+            )
+        if not found or any(table.share_of and table.share_of == other.share_of for other in found[-1]):
+            found.append([])
+        found[-1].append(table)
+    return [
+        Part("nvprof console text", run[0].header, run[-1].last, partial(_profile, run, lines, origin, first_line))
+        for run in found
+    ]
+
+
+def _profile(tables: Sequence[PrintedTable], lines: Sequence[str], origin: str, first_line: int) -> Profile:
     for table in tables:
         if table.problem:
             line, reason = table.problem
             raise UserError(f"{origin}, line {line}: {reason}")
-    for share_of in ("gpu", "api"):
-        begin = [str(table.header) for table in tables if table.share_of == share_of]
-        if len(begin) > 1:
-            raise UserError(
-                f"{origin} holds {len(begin)} tables of {share_of} times, from lines {', '.join(begin)}: "
-                "give the lines of one profile, as --lines 1-99"
-            )
-    if not tables:
-        for number, text in enumerate(lines, first_line):
-            if _TRACE_TEXT.match(text):
-                raise UserError(f"{origin}, line {number}: an nvprof trace as text; print it with nvprof --csv")
-        return None
     rows = [row for table in tables for row in summary_rows("nvprof", table.share_of, table.rows)]
     others = tuple(f"the section at line {n}" for n, text in enumerate(lines, first_line) if _OTHER_SECTION.match(text))
     return Profile("nvprof console text", "nvprof", summaries=rows, omissions=others)
-
-
-_CSV_HEADER = re.compile(r'\s*"?(?:Type"?,"?Time\(%\)"?,|Time\(%\)"?,"?Time"?,|Start"?,"?Duration"?,)')
-
-
-def is_csv_header(line: str) -> bool:
-    """Whether a line is the header of one of nvprof's CSV tables, of sums or of a trace."""
-    return _CSV_HEADER.match(line) is not None
-
-
-def read_csv(lines: Sequence[str], origin: str, first_line: int = 1) -> Profile:
-    """nvprof's CSV: sums, or a trace of the GPU, the API or both. UserError names the line of what is wrong."""
-    events: list[Row] = []
-    summaries: list[Row] = []
-    columns: list[tuple[str, str]] = []
-    parts: dict[str, list[SumRow]] = {}
-    left_out: dict[str, None] = {}
-    units_next = skipping = False
-
-    def end_table() -> None:
-        for share_of, rows in parts.items():
-            if problem := contradiction(rows, complete=True):
-                raise UserError(f"{origin}, line {problem[0]}: {problem[1]}")
-            if any(row["share_of"] == share_of for row in summaries):
-                raise UserError(
-                    f"{origin}, line {rows[0].line}: a second table of {share_of} times; "
-                    "give the lines of one profile, as --lines 1-99"
-                )
-            summaries.extend(summary_rows("nvprof", share_of, rows))
-        parts.clear()
-
-    for number, line in enumerate(lines, first_line):
-        if not line.strip() or line.startswith("=="):
-            if columns:
-                end_table()
-            columns = []
-            if _OTHER_SECTION.match(line):
-                skipping = True
-                left_out[f"the section at line {number}"] = None
-            elif line.strip():
-                skipping = False
-        elif skipping:
-            continue
-        elif is_csv_header(line):
-            end_table()
-            with error_location(origin, number):
-                columns, units_next = list(column_roles(_cells(line, origin, number))), True
-        elif columns:
-            cells = _cells(line, origin, number)
-            if len(cells) != len(columns):
-                hint = "; decimal commas? Print it again under LC_ALL=C" if len(cells) > len(columns) else ""
-                raise UserError(
-                    f"{origin}, line {number}: {len(cells)} cells where the header names {len(columns)}{hint}"
-                )
-            if units_next:
-                columns = [(name, unit) for (name, _), unit in zip(columns, cells, strict=True)]
-                units_next = False
-                continue
-            texts = {name: (text, unit) for (name, unit), text in zip(columns, cells, strict=True) if name}
-            with error_location(origin, number):
-                if "start" in texts:
-                    events.append(traced_event(texts, KIBI))
-                else:
-                    row = sum_row(number, texts)
-                    section = texts["type"][0] if "type" in texts else _GPU_OR_API[is_api(row.name)]
-                    if section in _SHARE_OF:
-                        parts.setdefault(_SHARE_OF[section], []).append(row)
-                    else:
-                        left_out[section] = None
-    end_table()
-    if not events and not summaries:
-        raise UserError(f"{origin} has the header of nvprof's CSV and no rows under it")
-    return limit_events(Profile("nvprof CSV", "nvprof", events, summaries, omissions=tuple(left_out)))
-
-
-def _cells(line: str, origin: str, number: int) -> list[str]:
-    try:
-        return next(csv.reader([line], strict=True))
-    except csv.Error as error:
-        raise UserError(f"{origin}, line {number}: {error}") from error

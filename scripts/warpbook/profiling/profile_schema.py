@@ -29,6 +29,11 @@ _NUMBER = re.compile(r"(\d{1,3}(?:,\d{3}){1,5}|\d{1,18})(\.\d{1,12})?")
 _TIME = re.compile(rf"({_NUMBER.pattern}) ?({TIME_UNIT})?")
 _WITH_COMMA = re.compile(r"[<-]?[\d.,\s]*\d,\d+[\d.,]*\s?(?:%|[a-zA-Z\u00b5\u03bc/]{1,7})?")
 _EITHER = re.compile(r"(\d{1,3},\d{3}) ?([^\d\s]*)")  # thousands, or three decimals
+_EITHER_POINT = re.compile(r"(\d{1,3}(?:\.\d{3})+) ?([^\d\s.]*)")
+_SHAPE = re.compile(r" \(\d+, \d+, \d+\)x\(\d+, \d+, \d+\)$")
+_NO_BRACKET = re.compile(r"->|[<>]=|<<|>>(?=\d)")
+_NAME_BEGIN = re.compile(r"[A-Za-z_~\[]|\(anonymous namespace\)|<unnamed>")
+_NO_NAME = re.compile(r",|(?<!:):(?!:)|\s\s|(?:^|\s)\d")  # in no brackets
 _API = re.compile(r"cu(da)?[A-Z][\w ]*")  # a space: the line broke inside the name
 _API_VERSION = re.compile(r"_v\d{4,}(_pt(sz|ds))?$")
 _COPIES = (
@@ -46,6 +51,7 @@ _ROLES = {
     "block_x": ("blkx", "blockx"), "block_y": ("blky", "blocky"), "block_z": ("blkz", "blockz"),
     "registers": ("reg/trd", "registersperthread"), "static": ("stcsmem", "staticsmem"),
     "dynamic": ("dymsmem", "dynamicsmem"), "bytes": ("bytes", "size"), "stream": ("strm", "stream"),
+    "device": ("device",),
 }  # fmt: skip
 _ROLE_OF = {head: role for role, heads in _ROLES.items() for head in heads}
 
@@ -99,6 +105,16 @@ def reject_decimal_comma(text: str, anywhere: bool = False) -> None:
     if _WITH_COMMA.fullmatch(number) and (anywhere or not re.match(_NUMBER.pattern + r"(?![\d.,])", number)):
         raise ValueError(
             f"{number!r} has a decimal comma, and figures are read with decimal points: have the profiler print it "
+            "again under LC_ALL=C, or import its own report file"
+        )
+
+
+def reject_thousands_point(text: str, unit: str = "") -> None:
+    """ValueError for a whole number such as `1.234`, whose point stands between thousands or before three decimals."""
+    match = _EITHER_POINT.fullmatch(text.strip())
+    if match and (match[2] or unit) in ("ns", "nsec", "B", ""):
+        raise ValueError(
+            f"{text.strip()!r} is {match[1].replace('.', '')}, or it is no whole number: have the profiler print it "
             "again under LC_ALL=C, or import its own report file"
         )
 
@@ -173,6 +189,23 @@ def column_roles(heads: Iterable[str]) -> tuple[tuple[str, str], ...]:
 def clean(name: str) -> str:
     """A name on one line and fit for a table; an API function without the version of its entry point."""
     return _API_VERSION.sub("", " ".join(name.replace("\0", " ").split()))
+
+
+def reject_strange_name(name: str) -> None:
+    """ValueError for what no kernel and no copy is called: the rest of a broken line, or a name that is cut off."""
+    name = _SHAPE.sub("", name)
+    angles = depth = 0
+    outside = []  # what stands in no brackets
+    for character in _NO_BRACKET.sub("", name):
+        depth += (character in "([{") - (character in ")]}")
+        angles = max(0, angles + (character == "<") - (character == ">"))  # a converter may have doubled a `>`
+        outside.append("" if depth or angles or character in ")]}>" else character)
+        if depth < 0:
+            break
+    if depth < 0 or not _NAME_BEGIN.match(name) or ")x(" in name or _NO_NAME.search("".join(outside)):
+        raise ValueError(f"{name[:60]!r} is no name of a kernel: a line is broken")
+    if (depth or angles) and not name.endswith(("...", "\u2026")) and "operator" not in name:
+        raise ValueError(f"the name {name[:60]!r} is cut off: its brackets do not close")
 
 
 def is_api(name: str) -> bool:
@@ -261,16 +294,23 @@ class SumRow:
         return 100 * low, 100 * float(self.total.value + self.total.step) / least if least > 0 else float("inf")
 
 
-def sum_row(line: int, cells: Mapping[str, tuple[str, str]]) -> SumRow:
-    """A row of sums from its printed cells, {role: (text, unit)}; ValueError when its own figures contradict it."""
+def sum_row(line: int, cells: Mapping[str, tuple[str, str]], free_name: bool = False) -> SumRow:
+    """A row of sums from its printed cells, {role: (text, unit)}; ValueError when its own figures contradict it.
+
+    `free_name`: the name is nobody's kernel or call, but of a range, for which any words do.
+    """
     name = clean(cells["name"][0])
     if not name:
         raise ValueError("the row has no name")
     share = cells["share"][0].strip().removesuffix("%").strip()
     reject_decimal_comma(share, anywhere=True)  # at most 100: its comma tells those of the other figures
+    if not free_name and not is_api(name):
+        reject_strange_name(name)
     if "." not in share:
         for part in ("total", "avg", "min", "max"):
             reject_ambiguous_comma(*cells.get(part, ("", "")))
+    for part in ("calls", "total", "min", "max"):
+        reject_thousands_point(*cells.get(part, ("", "")))
     calls = parse_number(cells["calls"][0]).whole() if "calls" in cells else None
     total = time_ns(*cells["total"])
     total.whole()
@@ -289,13 +329,17 @@ def sum_row(line: int, cells: Mapping[str, tuple[str, str]]) -> SumRow:
     )
 
 
-def contradiction(rows: Sequence[SumRow], complete: bool) -> tuple[int, str] | None:
-    """(line, reason) where times and shares do not belong to one whole, within what the printed digits leave open.
-
-    `complete`: the rows are all there are, so their shares must add up to 100 %.
-    """
+def contradiction(rows: Sequence[SumRow]) -> tuple[int, str] | None:
+    """(line, reason) where times and shares do not make one whole, within what the printed digits leave open."""
+    seen: dict[tuple[Any, ...], int] = {}
+    for row in rows:
+        figures = (row.name, row.total, row.calls, row.avg, row.min, row.max)
+        if earlier := seen.get(figures):
+            return row.line, f"the row of line {earlier} once more"
+        seen[figures] = row.line
     wholes = [row.whole_ns() for row in rows]
-    if max(low for low, _ in wholes) > min(high for _, high in wholes) * (1 + 1e-9):
+    least, most = max(low for low, _ in wholes), min(high for _, high in wholes)
+    if least > most * (1 + 1e-9):
         # the row that is wrong is the one that the others outvote
         middle = median(low for row, (low, _) in zip(rows, wholes, strict=True) if row.share.value >= row.share.step)
         worst = max(range(len(rows)), key=lambda n: max(wholes[n][0] - middle, middle - wholes[n][1]) / middle)
@@ -309,8 +353,15 @@ def contradiction(rows: Sequence[SumRow], complete: bool) -> tuple[int, str] | N
     slack = sum(row.share.step for row in rows)
     if shares > 100 + slack:
         return rows[-1].line, f"the shares add up to {shares} %, more than 100 %: rows of two tables, or one row twice"
-    if complete and shares < 100 - slack:
-        return rows[-1].line, f"the shares add up to {shares} %, not 100 %: the table is cut off"
+    if shares < 100 - slack:
+        return rows[-1].line, f"the shares add up to {shares} %, not 100 %: the table is cut off, or lacks rows"
+    listed = sum(float(row.total.value) for row in rows)
+    open_ns = sum(float(row.total.step) for row in rows)
+    if not least * (1 - 1e-6) - open_ns <= listed <= most * (1 + 1e-6) + open_ns:
+        return rows[-1].line, (
+            f"the rows make {listed / 1e6:g} ms, and their shares are of {least / 1e6:g} to {most / 1e6:g} ms: "
+            "a row is missing, or stands twice"
+        )
     return None
 
 

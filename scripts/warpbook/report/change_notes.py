@@ -1,11 +1,13 @@
 """What a reviewer of a change has to know of two runs: a few lines of Markdown, on a pull request or a job's page."""
 
+import shlex
 from collections.abc import Iterable, Iterator
 
 from warpbook.common import statistics, units
 from warpbook.common.statistics import Estimate
-from warpbook.report.comparison import ComparedChange, Comparison, is_doubtful
+from warpbook.report.comparison import NOT_COMPARABLE, ComparedChange, Comparison, is_doubtful
 from warpbook.report.escaping import code
+from warpbook.runs import catalog
 
 MOST = 3
 SAMPLES_MOST = 10_000  # of a series; more would be measured for hours
@@ -13,20 +15,25 @@ SAMPLES_MOST = 10_000  # of a series; more would be measured for hours
 
 def notes(compared: Comparison) -> str:
     """What went wrong first, then what lost most, one line for a variant on a network; then what may be slower, and
-    what would decide it. Empty where nothing is, beyond what runs of the same code differ by.
+    what would decide it. Why the runs cannot be compared, where that is so. Empty where nothing is slower, beyond what
+    runs of the same code differ by.
     """
+    if compared.outcome == NOT_COMPARABLE:
+        reasons = "".join(f"- {device.upper()} times: {why}\n" for device, why in compared.obstacles.items())
+        return f"**Not comparable**\n\n{reasons}\n{_heading(compared)}"
     regressions, doubts = _firsts(_regressions(compared)), _firsts(_doubts(compared))
     doubts = {place: said for place, said in doubts.items() if place not in regressions}
     parts = [_part("Regressions", regressions), _part("Not decided", doubts)]
     if not any(parts):
         return ""
-    command = f"snakemake --cores 1 compare --config base={compared.base.run_id} head={compared.head.run_id}"
-    return "\n".join(
-        [
-            *filter(None, parts),
-            f"{code(compared.head.run_id)} held against the run before. All of it: {code(command)}\n",
-        ]
-    )
+    return "\n".join([*filter(None, parts), _heading(compared)])
+
+
+def _heading(compared: Comparison) -> str:
+    """Which runs these are, and the command that shows all of it."""
+    names = [catalog.name_of(run) for run in (compared.base, compared.head)]
+    command = f"snakemake --cores 1 compare --config base={shlex.quote(names[0])} head={shlex.quote(names[1])}"
+    return f"{code(compared.head.run_id)} held against {code(compared.base.run_id)}. All of it: {code(command)}\n"
 
 
 def _part(title: str, found: dict[tuple[str, ...], str]) -> str:

@@ -1,56 +1,100 @@
-"""What the console says when a report is made: where it is, its headline, what it lacks, what to type next."""
+"""What the console says when a report is made: where it is, its result, what it lacks, what to type next."""
 
+from collections import Counter
 from pathlib import Path
 
 from warpbook.common import units
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import Evidence
-from warpbook.runs import summaries
+from warpbook.report.views import cell_markup
 
+SNAKEMAKE = ".venv/bin/snakemake --cores 1"
+MEASURE = ".venv/bin/snakemake --cores all archive --config study=all"
 MOST_NAMED = 5
 MOST_CHARACTERS = 160
 
 
 def summary_lines(ev: Evidence, pdf: Path, html: Path) -> list[str]:
     """The last words on a study's report, in plain text."""
-    problems = ev.problems.of_variants
-    problems = problems[problems.status != "unsupported"]
-    problems = problems.assign(slowed=problems.reason.astype(str).str.startswith(summaries.NONE_SOUND))
-    problems = problems.sort_values("slowed", kind="stable").drop_duplicates("variant")  # a failure is told before it
-    stale = list(problems[problems.status == "stale"].variant)
-    absent = list(problems[problems.status == "not_measured"].variant)
-    slowed = problems[problems.slowed]
-    failed = problems[~problems.status.isin(["stale", "not_measured"]) & ~problems.slowed]
-    said = [f"{html} for a browser, and {pdf.stem}-supplement.pdf beside with all that it rests on", _headline(ev)]
-    said += [f"failed: {row.variant}: {_short(str(row.reason))}" for row in failed.itertuples()]
-    said += [f"without a figure: {row.variant}: {_short(str(row.reason))}" for row in slowed.itertuples()]
-    if stale:
-        said.append(f"stale, left out until measured again: {units.join_some(stale, MOST_NAMED)}")
-    if absent:
-        said.append(f"not measured: {units.join_some(absent, MOST_NAMED)}")
-    lacking = set(problems.device[problems.status.isin(["stale", "not_measured"])])
-    said.append(f"next: {_next_command(ev, list(failed.variant), lacking)}")
-    return [f"Report of {ev.name}: {pdf}", *(f"  {line}" for line in said)]
+    lines = [f"also: {html}, {pdf.stem}-supplement.pdf", _best_line(ev)]
+    lines += filter(None, (_verdicts_line(ev), _correctness_line(ev)))
+    lines += [f"GPU times: {_source(ev)}", *_left_out(ev), f"next: {_next_command(ev)}"]
+    return [f"Report of {ev.name}: {pdf}", *(f"  {line}" for line in lines)]
 
 
-def _headline(ev: Evidence) -> str:
+def _best_line(ev: Evidence) -> str:
     best = ev.ranking.best or ev.ranking.best_cpu
     total = ev.times.total(best.name, ev.largest) if best else None
     if best is None or total is None:
-        return "no variant has a figure for every layer"
-    interval = f"{units.spread(total)} at 95\u202f%, " if units.spread(total) else "no interval, "
-    ahead = _library_ahead(ev)
-    said = "best of ours" if ahead and ahead[0] != best else "best, a library" if ahead else "best"
-    words = f"{said}: {best.name}, {units.time(total.value)} ({interval}{units.sample_size([total])})"
-    words += f" for {ev.at_size(ev.largest)} on {ev.device_name(best.device)}"
-    if ahead and ahead[0] != best:
-        words += f"; the library {ahead[0].name} takes {units.time(ahead[1])}"
-    naive = ev.ranking.naive if best.device == "gpu" else ev.ranking.naive_cpu
-    speedup = ev.times.total_speedup(best.name, ev.largest, over=naive.name) if naive and naive != best else None
-    if naive is None or speedup is None:
-        return words
-    ratio = units.ratio_and_interval(speedup.ratio)
-    return f"{words}; {ratio} over {naive.name} ({units.sample_size([speedup.ratio])})"
+        return f"best: none, no variant has a valid time for every {ev.case_word}"
+    naive, library = (ev.ranking.naive, ev.ranking.best_peer) if best.device == "gpu" else (ev.ranking.naive_cpu, None)
+    compared = [words for other in (naive, library) if other and other != best and (words := _over(ev, best, other))]
+    words = (
+        f"best: {best.stem}, {units.time(total.value)} for {ev.at_size(ev.largest)} on {ev.device_name(best.device)}"
+    )
+    return "; ".join([words, *compared])
+
+
+def _over(ev: Evidence, best: Variant, other: Variant) -> str:
+    """faster than direct: 18.9×."""
+    speedup = ev.times.total_speedup(best.name, ev.largest, over=other.name)
+    if speedup is None:
+        return ""
+    if speedup.doubt:
+        return f"inconclusive against {other.stem} ({speedup.doubt})"
+    link = {"faster": "than", "slower": "than", "same": "as"}.get(speedup.verdict, "against")
+    return f"{speedup.verdict} {link} {other.stem}: {cell_markup.headline_ratio(speedup)}"
+
+
+def _verdicts_line(ev: Evidence) -> str:
+    """How many optimizations are faster than what they build on, slower, same and ambiguous; empty where none is."""
+    device = "gpu" if ev.ranking.best else "cpu"
+    tried = [one for one in ev.ranking.measured_variants(device, peers=False) if one.header.builds_on]
+    judged = Counter(found.verdict for one in tried if (found := ev.times.total_speedup(one.name, ev.largest)))
+    words = [f"{judged[word]} {word}" for word in ("faster", "slower", "same", "ambiguous") if judged[word]]
+    return f"verdicts against baselines: {', '.join(words)}" if words else ""
+
+
+def _correctness_line(ev: Evidence) -> str:
+    device = "gpu" if ev.ranking.best else "cpu"
+    measured = ev.ranking.measured_variants(device)
+    tallies = {one.stem: found for one in measured if (found := ev.checks.for_variant(one.name))}
+    wrong = [name for name, tally in tallies.items() if tally.passed < tally.tests]
+    if not tallies:
+        return ""
+    verdict = f"no: {units.join_some(wrong, MOST_NAMED)} failed a test" if wrong else "yes"
+    return f"correct: {verdict}; {len(tallies) - len(wrong)} of {len(tallies)} variants pass every test against float64"
+
+
+def _source(ev: Evidence) -> str:
+    if ev.gpu_run is None:
+        return f"none ({ev.source.why})"
+    return "measured here" if ev.gpu_run is ev.local else f"from the archived run {ev.gpu_run.run_id}"
+
+
+def _left_out(ev: Evidence) -> list[str]:
+    """What the report lacks, each reason once, with the command that adds it."""
+    lines = []
+    if why := ev.missing_reason("cpu"):
+        lines.append(f"left out: CPU times, {why}; to add them: {SNAKEMAKE} report --config study={ev.name} cpu=live")
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for row in ev.problems.table.to_dict("records"):
+        reason = _short(str(row["reason"]).replace(str(row["variant"]), "it"))
+        alike.setdefault((str(row["device"]), str(row["status"]), reason), []).append(str(row["variant"]))
+    for (device, status, reason), names in alike.items():
+        if status == "unsupported":
+            continue
+        named = units.join_some(list(dict.fromkeys(names)), MOST_NAMED)
+        lines.append(f"left out: {named} ({status.replace('_', ' ')}: {reason}); {_remedy(ev, device, status)}")
+    return lines
+
+
+def _remedy(ev: Evidence, device: str, status: str) -> str:
+    if status not in ("stale", "not_measured", "refused"):
+        return f"after a correction: {SNAKEMAKE} check"
+    if device == "cpu":
+        return f"to measure: {SNAKEMAKE} report --config study={ev.name} cpu=live"
+    return f"to measure, on a machine with an NVIDIA GPU: {MEASURE}"
 
 
 def _short(reason: str) -> str:
@@ -58,39 +102,26 @@ def _short(reason: str) -> str:
     return line if len(line) <= MOST_CHARACTERS else f"{line[: MOST_CHARACTERS - 1]}…"
 
 
-def _library_ahead(ev: Evidence) -> tuple[Variant, float] | None:
-    """The fastest FP32 library of the headline's device and its time in ms, where it is faster than all of ours."""
-    gpu = bool(ev.ranking.best or ev.ranking.best_peer)
-    ours = ev.ranking.best if gpu else ev.ranking.best_own_cpu
-    library = ev.ranking.best_peer if gpu else ev.ranking.best_cpu
-    taken = ev.times.total(library.name, ev.largest) if library and library.header.peer else None
-    least = ev.times.total(ours.name, ev.largest) if ours else None
-    if library is None or taken is None or (least and least.value <= taken.value):
-        return None
-    return library, taken.value
-
-
-def _next_command(ev: Evidence, failed: list[str], lacking: set[str]) -> str:
-    """What somebody would most likely type now. lacking: the devices without some figure that could be had."""
-    again = f"snakemake --cores 1 report --config study={ev.name}"
-    if failed:
-        variant = ev.plan.variants[failed[0]]
-        return f"mend kernels/{variant.problem.name}/{variant.stem}.*, then snakemake --cores 1 check"
+def _next_command(ev: Evidence) -> str:
+    """What somebody would most likely type now, with its reason as a comment of the shell."""
+    problems = ev.problems.of_variants
+    broken = problems[~problems.status.isin(["unsupported", "stale", "not_measured", "refused"])]
+    if len(broken):
+        variant = ev.plan.variants[str(broken.variant.iloc[0])]
+        return f"{SNAKEMAKE} check  # after a correction of kernels/{variant.problem.name}/{variant.stem}"
+    again = f"{SNAKEMAKE} report --config study={ev.name}"
+    lacking = set(problems.device[problems.status.isin(["stale", "not_measured"])])
     if "gpu" in lacking and ev.config.gpu == "none":
-        return f"{again} gpu=auto, for figures of a GPU"
+        return f"{again} gpu=auto  # adds GPU times"
     if "gpu" in lacking and ev.gpu_run is not ev.local:
-        return "on a machine with an NVIDIA GPU: snakemake --cores all archive --config study=all"
+        return f"{MEASURE}  # on a machine with an NVIDIA GPU: measures what is left out"
     if ev.missing_reason("cpu"):
-        return f"{again} cpu=live, for figures of this machine's CPU"
+        return f"{again} cpu=live  # adds this machine's CPU times"
     if ev.gpu_run is ev.local and ev.local.path.is_dir():
-        return "snakemake --cores 1 archive, to keep this run"
-    if ahead := _library_ahead(ev):
-        library, ms = ahead
+        return f"{SNAKEMAKE} archive  # keeps this run"
+    if ev.study.variants:
         cases = ev.config.cases_of(ev.name)
         for name, study in ev.config.studies.items():
-            if ev.study.variants and ev.config.cases_of(name) == cases and not (study.variants or study.course):
-                return f"snakemake --cores 1 report --config study={name}, which compares every kernel on this network"
-        file = f"kernels/{ev.problem.name}/<name>.{'cu' if library.device == 'gpu' else 'cpp'}"
-        return f"a kernel that beats {library.name}'s {units.time(ms)}: {file} (docs/guides/kernels.md), then {again}"
-    others = [name for name in ev.config.studies if name != ev.name]
-    return f"snakemake --cores 1 report --config study={others[0]}" if others else "add a kernel (docs/guides)"
+            if ev.config.cases_of(name) == cases and not (study.variants or study.course):
+                return f"{SNAKEMAKE} report --config study={name}  # compares every kernel on these {ev.case_word}s"
+    return f".venv/bin/python scripts/new.py kernel mine --problem {ev.problem.name}  # starts a kernel of yours"

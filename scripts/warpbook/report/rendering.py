@@ -2,6 +2,7 @@
 
 import base64
 import html
+import itertools
 import re
 import secrets
 from dataclasses import dataclass, field
@@ -31,7 +32,8 @@ CREDITS = """<p class="credits">Within this page: Panzoom 4.6.2, by Timmy Willis
 which zooms its timelines; IBM Plex, by IBM, SIL Open Font License.</p>
 """
 
-COLUMN_CHARACTERS = 42
+COLUMNS = 3
+COLUMN_CHARACTERS = 34
 """Of a heading that one line of the contents holds."""
 
 
@@ -162,12 +164,15 @@ def submission_html(ev: Evidence, made: datetime, commit: str, dirty: bool | Non
 
 
 def split_columns(parts: tuple[Part, ...]) -> tuple[list[dict[str, Any]], ...]:
-    """The headings of parts in two columns of about one height; to have the stylesheet balance them would lay them out
-    many times."""
+    """The headings of parts in COLUMNS columns of about one height; to have the stylesheet balance them would lay them
+    out many times."""
     entries = [entry for part in parts for entry in part.headings]
-    heights = [_height(entry) for entry in entries]
-    half = min(range(len(entries) + 1), key=lambda split: abs(sum(heights[:split]) - sum(heights[split:])))
-    return entries[:half], entries[half:]
+    above = [sum(map(_height, entries[:place])) for place in range(len(entries) + 1)]
+    ends = [
+        min(range(len(above)), key=lambda end: abs(above[end] - above[-1] * part / COLUMNS))
+        for part in range(COLUMNS + 1)
+    ]
+    return tuple(entries[start:end] for start, end in itertools.pairwise(ends))
 
 
 def _height(entry: dict[str, Any]) -> float:

@@ -129,6 +129,11 @@ def find_archived(run_id: str, key: str, folder: Path = ARCHIVES, words: tuple[s
     return open_run(path)
 
 
+def name_of(run: Run, folder: Path = ARCHIVES) -> str:
+    """What names a run in a command: its id where it is an archived run, else its path."""
+    return run.run_id if (folder / f"{run.run_id}.zip").exists() else str(run.path)
+
+
 def gpu_runs(folder: Path = ARCHIVES) -> list[Run]:
     """Archived runs with a GPU, the newest last; those that cannot be read are left out."""
     found = []

@@ -256,7 +256,7 @@ class Plan:
     def _gpu_source(self, name: str, study: Study) -> GpuSource:
         gpu, cases = self.config.gpu, self.config.cases_of(name)
         if gpu == "none":
-            return GpuSource(None, None, "the configuration asks for no GPU figures (gpu: none)")
+            return GpuSource(None, None, "the configuration asks for no GPU times (gpu: none)")
         if gpu in ("auto", "live"):
             if isinstance(self.device_or_reason, Device):
                 whose = "the measuring nodes'" if self.remote_target else "this machine's"

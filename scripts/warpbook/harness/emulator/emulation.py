@@ -1,11 +1,12 @@
 """CUDA C++ variants emulated on the CPU: the system's C++ compiler compiles a kernel's source, sanitizers on.
 
 For machines without a GPU, CI's among them: a wrong kernel is caught there too, and a wrong file of the course, whose
-host code runs with it. What a source uses that is not here, most inline PTX for one, is beyond the emulator, which says
-nothing about the source. No maintained library does this for plain CUDA C++ (HIP-CPU, which came nearest, is no longer
-developed), so files beside this module supply CUDA: `emulator.h` and `.cpp` have blocks and their threads,
-`emulator_device.h` and `.cpp` what device code calls, `emulator_host.h` and `.cpp` the runtime. They are compiled once,
-and each source with them: under the sanitizers, and once more with each access to memory reported to `races.cpp`.
+host code runs with it. What a source uses of CUDA that is not here is beyond the emulator, which says nothing about the
+source. No maintained library does this for plain CUDA C++ (HIP-CPU, which came nearest, is no longer developed), so files
+beside this module supply CUDA: `emulator.h` and `.cpp` have blocks and their threads, `emulator_types.h`, `_math.h`,
+`_half.h`, `_device.h` and `_groups.h` what device code calls, `emulator_host.h` and `_runtime.h` the runtime. They are
+compiled once, and each source with them: under the sanitizers, and once more with each access to memory reported to
+`races.cpp`.
 """
 
 import contextlib
@@ -29,7 +30,7 @@ from warpbook.common.errors import UserError
 from warpbook.common.files import atomic_write
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import building, cpp_compiler, ece408_worker, nvcc
-from warpbook.harness.emulator import translation
+from warpbook.harness.emulator import cuda_names, translation
 from warpbook.kernels import ece408, occupancy, sources, variants
 from warpbook.kernels.launch_inference import cuda_ast, inferred_facts, launch_sites, python_launches
 from warpbook.kernels.launch_inference.extent_names import HostNames
@@ -37,16 +38,19 @@ from warpbook.kernels.launch_inference.inferred_facts import UnreadableLaunch
 from warpbook.kernels.variants import Variant
 from warpbook.problems import problem
 
-HEADER = Path(__file__).with_name("emulator_host.h")
-INCLUDED = ("emulator.h", "emulator_device.h", "emulator_host.h")
+HEADER = Path(__file__).with_name("emulator_runtime.h")
+INCLUDED = tuple(sorted(path.name for path in HEADER.parent.glob("*.h")))
 """All that a translated source includes of ours."""
-OWN = ("emulator.cpp", "emulator_device.cpp", "emulator_host.cpp")
+OWN = ("emulator.cpp", "emulator_device.cpp", "emulator_host.cpp", "emulator_runtime.cpp")
 """All that it is linked with of ours."""
 RACES, RACE = "races.cpp", "a data race on "
 """And where data races are looked for; how it reports one."""
 CODE = Path(__file__).resolve().parents[4]
 """The project whose code this is: those whose `scripts/` is a link to it share what it keeps."""
-FLAGS = ("-std=gnu++17", "-O1", "-g1", "-fPIC", "-w", "-fno-omit-frame-pointer")
+FLAGS = (
+    "-std=gnu++17", "-O1", "-g1", "-fPIC", "-w", "-fno-omit-frame-pointer",
+    "-ftrack-macro-expansion=0",  # an error in one of our macros stands where a source uses it
+)  # fmt: skip
 SANITIZERS = (
     "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
     # What the address sanitizer finds too, or what no access follows from.
@@ -109,7 +113,10 @@ def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> st
     """
     assert variant.cuda_source is not None
     name = variant.cuda_source.name
-    body = translation.to_host(building.device_source(variant), name, own)
+    arch = variant.header.least_arch
+    if int(re.sub(r"\D", "", arch) or 0) < 80:
+        arch = "sm_80"
+    body = translation.to_host(building.device_source(variant), name, own, arch)
     declared = variant.course.declaration if variant.course else ""
     if building.absent_headers(variant):  # what a framework's headers bring with them
         declared = "".join(
@@ -273,31 +280,43 @@ def _halves() -> tuple[str, ...]:
     return ()
 
 
-_OF_CUDA = re.compile(
-    r"^(cu[A-Z]|cuda|cublas|CUBLAS_|CUDA_|curand|cudnn|cufft|cusparse|__|wmma|nvcuda|cooperative_groups|cg|cub|thrust|tex"
-    r"|surf|nv_)"
-)
 _NO_CPP = ("expected", "was not declared in this scope", "redefinition", "redeclar", "stray", "#error")
 """The C++ compiler's words for what CUDA's would refuse too."""
 
 
+_VECTOR = re.compile(r"u?(char|short|int|long|longlong)[1-4]|(float|double)[1-4]|dim3")
+
+
+def _is_lacking(name: str) -> bool:
+    """Whether CUDA has a name that the emulator has not."""
+    return cuda_names.is_of_cuda(name) and not (
+        _VECTOR.fullmatch(name) or re.search(rf"\b{re.escape(name)}\b", _own_text())
+    )
+
+
+@functools.cache
+def _own_text() -> str:
+    return "\n".join(HEADER.with_name(name).read_text() for name in INCLUDED)
+
+
 def missing_feature(words: str, *names: str) -> str:
-    """What of CUDA the emulator lacks, by the C++ compiler's words on a source's files; empty where it is no C++."""
-    for line in words.splitlines():
-        found = re.match(rf"(?:.*/)?(?:{'|'.join(map(re.escape, names))}):(\d+):\d+: (?:fatal )?error: (.*)", line)
-        if not found:
-            if re.match(r"\S+:\d+:\d+: error: ", line) and "emulator" in line:
-                return f"beyond the emulator: {line.partition('error: ')[2]}"
-            continue
-        number, error = found.groups()
-        named = re.findall(r"[‘']([^’']+)[’']", error)
+    """What of CUDA the emulator lacks, by the C++ compiler's words on a source's files; empty where it is no C++.
+
+    A name that CUDA declares and the emulator has not excuses all errors: others follow from it.
+    """
+    own = rf"(?:.*/)?(?:{'|'.join(map(re.escape, names))}):(\d+):\d+: (?:fatal )?error: (.*)"
+    errors = [found.groups() for line in words.splitlines() if (found := re.match(own, line))]
+    for number, error in errors:
         if "No such file" in error:
             return f"beyond the emulator: #include {error.partition(':')[0]}, line {number}"
-        if any(_OF_CUDA.match(each) for each in named) or "beyond the emulator" in error:
+        named = re.findall(r"[‘']([^’']+)[’']", error.partition("; did you mean")[0])
+        if any(map(_is_lacking, named)) or "beyond the emulator" in error:
             return f"beyond the emulator: {error.rpartition('beyond the emulator: ')[2]}, line {number}"
-        if not any(kind in error for kind in _NO_CPP):
-            return f"beyond the emulator: {error}, line {number}"
-        return ""
+    in_ours = next((line for line in words.splitlines() if re.match(r"\S*emulator\S*:\d+:\d+: error: ", line)), "")
+    if in_ours:
+        return f"beyond the emulator: {in_ours.partition('error: ')[2]}"
+    if errors and not any(kind in errors[0][1] for kind in _NO_CPP):
+        return f"beyond the emulator: {errors[0][1]}, line {errors[0][0]}"
     return ""
 
 

@@ -76,6 +76,8 @@ bool may_return_early = false;
 
 Fiber fibers[MOST_THREADS];
 static std::vector<char*> stacks;  // those that are free
+static char* all_stacks;
+constexpr size_t ALL_STACKS_BYTES = STACK_BYTES * (MOST_THREADS + 1);
 static void* scheduler;
 Fiber* current;
 unsigned threads;
@@ -83,6 +85,12 @@ static unsigned live, ready;
 static unsigned ready_in[MOST_THREADS / WARP];  // of each warp
 static void (*body)(void*);
 static void* body_given;
+
+bool is_local(const void* place)
+{
+    const auto* byte = static_cast<const char*>(place);
+    return byte >= all_stacks && byte < all_stacks + ALL_STACKS_BYTES;
+}
 
 // Changes stacks: what a function must keep for its caller is saved on the one that is left.
 #if defined(__x86_64__)
@@ -302,12 +310,12 @@ EMULATOR_UNWATCHED static bool all_have_come(const Fiber& last)
 // Wait for the lanes of a mask. Whoever comes last does `work` for all. Lanes that left the kernel are not waited for.
 void together(unsigned mask, int line, void* given, void (*work)(Lanes, int line))
 {
-    if (!(mask >> lane() & 1)) stop("a lane takes part in a warp's operation whose mask leaves it out", line);
+    if (mask && !(mask >> lane() & 1)) stop("a lane takes part in a warp's operation whose mask leaves it out", line);
     current->mask = mask;
     current->given = given;
     current->line = line;
     current->work = work;
-    const bool early = mask == ~0u && ready_beside(*current) > 1;  // others of the warp are yet to run
+    const bool early = !mask || (mask == ~0u && ready_beside(*current) > 1);  // others of the warp are yet to run
     if (early || !all_have_come(*current)) wait(State::WARP, line);
 }
 
@@ -319,6 +327,10 @@ static void poisoned(char* memory, size_t bytes, unsigned word)
     for (size_t i = 0; i + 4 <= bytes; i += 4) std::memcpy(memory + i, &word, 4);
 }
 
+// Arrays of fixed size, and where each begins behind dynamic shared memory.
+struct FixedArray { char* memory; size_t bytes, begin; };
+static std::vector<FixedArray> fixed;
+
 // A declaration's memory for another block.
 void renewed(char*& memory, unsigned& word, size_t bytes, const char* name, int line)
 {
@@ -329,6 +341,8 @@ void renewed(char*& memory, unsigned& word, size_t bytes, const char* name, int 
     }
     if (!memory) {
         memory = static_cast<char*>(std::malloc(bytes));
+        const size_t begin = fixed.empty() ? 0 : fixed.back().begin + fixed.back().bytes;
+        fixed.push_back({memory, bytes, (begin + 255) / 128 * 128});  // never side by side: what passes an end is seen
         word = unwritten_word("shared memory declared", line);
         races::watch(memory, bytes, name, line, true);
     }
@@ -346,20 +360,42 @@ char* dynamic_shared(const char* name, int line)
     return dynamic_base;
 }
 
+static size_t first_fixed() { return (dynamic_bytes + 1023) / 1024 * 1024; }
+
+static const FixedArray* fixed_array_of(const void* place)
+{
+    const auto* byte = static_cast<const char*>(place);
+    for (const FixedArray& each : fixed)
+        if (byte >= each.memory && byte < each.memory + each.bytes) return &each;
+    return nullptr;
+}
+
+static bool is_dynamic(const void* place)
+{
+    const auto* byte = static_cast<const char*>(place);
+    return byte >= dynamic_base && byte < dynamic_base + dynamic_bytes;
+}
+
+bool is_shared(const void* place) { return is_dynamic(place) || fixed_array_of(place); }
+
 size_t offset_in_shared(const void* place, int line)
 {
     const auto* byte = static_cast<const char*>(place);
-    if (byte < dynamic_base || byte >= dynamic_base + dynamic_bytes) beyond("an address of no dynamic shared memory", line);
-    return size_t(byte - dynamic_base);
+    if (is_dynamic(place)) return size_t(byte - dynamic_base);
+    const FixedArray* array = fixed_array_of(place);
+    if (!array) stop("an address that is not in shared memory is taken for one that is", line);
+    return first_fixed() + array->begin + size_t(byte - array->memory);
 }
 
 char* at_offset(size_t offset, size_t bytes, int line)
 {
-    if (offset + bytes > dynamic_bytes) {
-        std::string words = "an address " + std::to_string(offset + bytes - dynamic_bytes) + " bytes beyond the block's dynamic shared memory";
-        stop(words.c_str(), line);
+    if (offset + bytes <= dynamic_bytes) return dynamic_base + offset;
+    for (const FixedArray& each : fixed) {
+        const size_t begin = first_fixed() + each.begin;
+        if (offset >= begin && offset + bytes <= begin + each.bytes) return each.memory + (offset - begin);
     }
-    return dynamic_base + offset;
+    std::string words = "an address " + std::to_string(offset + bytes - dynamic_bytes) + " bytes beyond the block's dynamic shared memory";
+    stop(fixed.empty() ? words.c_str() : "an address beyond the block's arrays in shared memory", line);
 }
 
 static void new_dynamic()
@@ -447,11 +483,11 @@ static size_t block_at(size_t place, size_t blocks)
 EMULATOR_UNWATCHED void run_grid(dim3 grid, dim3 block, size_t shared_bytes, void (*kernel)(void*), void* given)
 {
     if (stacks.empty()) {
-        const size_t bytes = STACK_BYTES * (MOST_THREADS + 1);
-        void* all = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void* all = mmap(nullptr, ALL_STACKS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (all == MAP_FAILED) std::perror("emulator: no memory for stacks"), std::abort();
+        all_stacks = static_cast<char*>(all);
         // Not all at the same place of a page: they would displace each other in the processor's cache.
-        for (unsigned i = MOST_THREADS; i-- > 0;) stacks.push_back(static_cast<char*>(all) + (i + 1) * STACK_BYTES - i % 32 * 448);
+        for (unsigned i = MOST_THREADS; i-- > 0;) stacks.push_back(all_stacks + (i + 1) * STACK_BYTES - i % 32 * 448);
     }
     gridDim = grid;
     blockDim = block;

@@ -11,12 +11,12 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <math.h>
 #include <string>
 #include <sys/mman.h>
 #include <type_traits>
@@ -26,6 +26,15 @@
 
 #include <sanitizer/asan_interface.h>
 
+#include "emulator_types.h"
+
+// What nvcc defines in both of its passes; __CUDA_ARCH__, which one of them has, is settled in architecture.py.
+#define __CUDACC__ 1
+#define __NVCC__ 1
+#define __CUDACC_VER_MAJOR__ 12
+#define __CUDACC_VER_MINOR__ 8
+#define __CUDACC_VER_BUILD__ 0
+
 #define __global__
 #define __device__
 #define __host__
@@ -33,40 +42,14 @@
 #define __managed__
 #define __grid_constant__
 #define __forceinline__ inline
+#define __inline__ inline
 #define __launch_bounds__(...)
+#define __maxnreg__(...)
+#define __builtin_align__(bytes) alignas(bytes)
 #define __restrict__ __restrict
 #define EMULATOR_UNWATCHED __attribute__((no_sanitize("address", "undefined", "thread"), optimize("O3")))
 
 #define EMULATOR_LINE int line = __builtin_LINE()  // a function's last parameter: where it is called
-
-struct uint3 { unsigned x, y, z; };
-struct int3 { int x, y, z; };
-struct dim3 : uint3 {
-    constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : uint3{x, y, z} {}
-    constexpr dim3(uint3 extents) : uint3(extents) {}
-};
-struct alignas(8) int2 { int x, y; };
-struct alignas(8) uint2 { unsigned x, y; };
-struct alignas(2) uchar2 { unsigned char x, y; };
-struct alignas(4) uchar4 { unsigned char x, y, z, w; };
-struct alignas(16) int4 { int x, y, z, w; };
-struct alignas(16) uint4 { unsigned x, y, z, w; };
-struct alignas(8) float2 { float x, y; };
-struct float3 { float x, y, z; };
-struct alignas(16) float4 { float x, y, z, w; };
-struct alignas(16) double2 { double x, y; };
-inline uchar2 make_uchar2(unsigned char x, unsigned char y) { return {x, y}; }
-inline uchar4 make_uchar4(unsigned char x, unsigned char y, unsigned char z, unsigned char w) { return {x, y, z, w}; }
-inline int2 make_int2(int x, int y) { return {x, y}; }
-inline int3 make_int3(int x, int y, int z) { return {x, y, z}; }
-inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
-inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
-inline uint3 make_uint3(unsigned x, unsigned y, unsigned z) { return {x, y, z}; }
-inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
-inline double2 make_double2(double x, double y) { return {x, y}; }
-inline float2 make_float2(float x, float y) { return {x, y}; }
-inline float3 make_float3(float x, float y, float z) { return {x, y, z}; }
-inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
 #pragma GCC visibility push(hidden)
 extern uint3 threadIdx, blockIdx;
@@ -201,6 +184,7 @@ inline unsigned lane() { return thread_number() % WARP; }
 unsigned lanes_of(unsigned first, bool (*is)(const Fiber&));
 
 // Wait for the lanes of a mask. Whoever comes last does `work` for all. Lanes that left the kernel are not waited for.
+// A mask of 0 stands for those that come before no thread of the block can go on.
 void together(unsigned mask, int line, void* given, void (*work)(Lanes, int line));
 
 // Shared memory of the running block: memory for each declaration, so that the sanitizer knows its ends.
@@ -222,7 +206,9 @@ template <class Array, int number> Array& shared(const char* name, int line)
 // Dynamic shared memory of the running block: what its launch asks for. It counts beside the arrays of fixed size.
 extern char* dynamic_base;
 char* dynamic_shared(const char* name, int line);
-// Where something is in it, as addresses of shared memory are counted here: arrays of fixed size have none.
+bool is_shared(const void* place);
+bool is_local(const void* place);  // to a thread: on its stack
+// Where something is in shared memory, as addresses are counted there: dynamic memory first, arrays of fixed size behind.
 size_t offset_in_shared(const void* place, int line);
 char* at_offset(size_t offset, size_t bytes, int line);
 

@@ -1,5 +1,5 @@
 // What device code orders and does not wait for: products of warpgroups, and copies to shared memory.
-#include "emulator_device.h"
+#include "emulator_groups.h"
 
 namespace emulator::ptx {
 
@@ -16,17 +16,17 @@ struct Copies {
 
     void wait(unsigned left)
     {
-        std::vector<Copy> later;
+        size_t kept = 0;
         for (const Copy& each : waiting) {
             if (each.group + left >= group) {
-                later.push_back(each);
+                waiting[kept++] = each;
                 continue;
             }
             races::access(each.from, each.bytes, false, each.line);
             races::access(each.to, each.bytes, true, each.line);
             std::memcpy(each.to, each.from, each.bytes);
         }
-        waiting.swap(later);
+        waiting.resize(kept);
     }
 };
 
@@ -37,6 +37,15 @@ struct Ordered {
     std::vector<Sum> sums;
     unsigned group = 0;
 };
+
+// The word that stands where a copy ordered at a line has not yet arrived.
+static unsigned word_of(int line)
+{
+    static int last = -1;
+    static unsigned word;
+    if (line != last) last = line, word = unwritten_word("a copy not waited for, ordered", line);
+    return word;
+}
 
 static Ordered& ordered(unsigned thread)
 {
@@ -54,10 +63,40 @@ void cp_async_cg_shared_global(unsigned place, const void* source, int bytes, in
     if (bytes != 16) beyond("cp.async.cg of other than 16 bytes", line);
     if (place % 16 || reinterpret_cast<uintptr_t>(source) % 16) stop("cp.async of 16 bytes between places that are no multiples of 16", line);
     char* const to = at_offset(place, 16, line);
-    const unsigned word = unwritten_word("a copy not waited for, ordered", line);
+    const unsigned word = word_of(line);
     for (int i = 0; i < 16; i += 4) std::memcpy(to + i, &word, 4);
     Copies& mine = ordered(thread_number()).inward;
     mine.waiting.push_back({to, source, 16, mine.group, line});
+}
+
+}  // namespace emulator::ptx
+
+// Each piece of what a thread copies: until it is waited for, nobody has written there.
+void emulator::copy_async(void* to, const void* from, size_t bytes, size_t zeros, int line)
+{
+    if (!is_shared(to)) {  // between other kinds of memory it is a copy like any other
+        races::access(from, bytes, false, line);
+        races::access(to, bytes, true, line);
+        std::memcpy(to, from, bytes);
+        return;
+    }
+    const size_t piece = bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : bytes % 4 == 0 ? 4 : 1;
+    if (reinterpret_cast<uintptr_t>(to) % piece || reinterpret_cast<uintptr_t>(from) % piece) stop("an asynchronous copy between places that its size does not align", line);
+    const unsigned word = ptx::word_of(line);
+    for (size_t i = 0; i + 4 <= bytes; i += 4) std::memcpy(static_cast<char*>(to) + i, &word, 4);
+    ptx::Copies& mine = ptx::ordered(thread_number()).inward;
+    static const char nothing[16] = {};
+    if (zeros > bytes || zeros > sizeof nothing) stop("an asynchronous copy fills more with zeros than it copies", line);
+    mine.waiting.push_back({to, from, bytes - zeros, mine.group, line});
+    if (zeros) mine.waiting.push_back({static_cast<char*>(to) + bytes - zeros, nothing, zeros, mine.group, line});
+}
+
+namespace emulator::ptx {
+
+void cp_async_filled(unsigned place, const void* source, int bytes, int read, int line)
+{
+    if (bytes != 4 && bytes != 8 && bytes != 16) beyond("cp.async of other than 4, 8 or 16 bytes", line);
+    copy_async(at_offset(place, size_t(bytes), line), source, size_t(bytes), size_t(std::max(0, bytes - read)), line);
 }
 
 void cp_async_commit_group() { ++ordered(thread_number()).inward.group; }
@@ -84,12 +123,20 @@ void ldmatrix(Rows& mine, int line)
 {
     together(~0u, line, &mine, [](Lanes lanes, int line) {
         if (~lanes.present) stop("ldmatrix by less than a whole warp", line);
-        for (unsigned lane = 0; lane < WARP; ++lane)
-            for (unsigned tile = 0; tile < 4; ++tile) {
-                const unsigned row = lanes.of<Rows>(tile * 8 + lane / 4).row;
-                if (row % 16) stop("ldmatrix of a row that begins at no multiple of 16 bytes", line);
-                std::memcpy(lanes.of<Rows>(lane).to[tile], at_offset(row + lane % 4 * 4, 4, line), 4);
-            }
+        const auto half_at = [&](unsigned tile, unsigned row, unsigned column) {
+            const unsigned begin = lanes.of<Rows>(tile * 8 + row).row;
+            if (begin % 16) stop("ldmatrix of a row that begins at no multiple of 16 bytes", line);
+            uint16_t half;
+            std::memcpy(&half, at_offset(begin + column * 2, 2, line), 2);
+            return unsigned(half);
+        };
+        for (unsigned lane = 0; lane < WARP; ++lane) {
+            const Rows& each = lanes.of<Rows>(lane);
+            const unsigned first = lane / 4, second = lane % 4 * 2;
+            for (unsigned tile = 0; tile < each.tiles; ++tile)
+                *each.to[tile] = each.transposed ? half_at(tile, second, first) | half_at(tile, second + 1, first) << 16
+                                                 : half_at(tile, first, second) | half_at(tile, first, second + 1) << 16;
+        }
     });
 }
 

@@ -3,68 +3,36 @@
 
 #include <tuple>
 
-#include "emulator.h"
+#include "emulator_half.h"
 
-// Mixed types, as CUDA's have them.
-template <class A, class B> constexpr auto min(A a, B b) -> std::common_type_t<A, B> { using T = std::common_type_t<A, B>; return T(b) < T(a) ? T(b) : T(a); }
-template <class A, class B> constexpr auto max(A a, B b) -> std::common_type_t<A, B> { using T = std::common_type_t<A, B>; return T(a) < T(b) ? T(b) : T(a); }
+namespace emulator { template <class T> struct Same { using type = T; }; }  // a parameter that no type is deduced from
 
-inline int __float_as_int(float value) { int bits; std::memcpy(&bits, &value, 4); return bits; }
-inline unsigned __float_as_uint(float value) { unsigned bits; std::memcpy(&bits, &value, 4); return bits; }
-inline float __int_as_float(int bits) { float value; std::memcpy(&value, &bits, 4); return value; }
-inline float __uint_as_float(unsigned bits) { float value; std::memcpy(&value, &bits, 4); return value; }
 template <class T> T __ldg(const T* address) { return *address; }
 template <class T> T __ldcg(const T* address) { return *address; }
 template <class T> T __ldca(const T* address) { return *address; }
 template <class T> T __ldcs(const T* address) { return *address; }
-template <class T> void __stcs(T* address, T value) { *address = value; }
-template <class T> void __stcg(T* address, T value) { *address = value; }
-inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
-inline float __fmul_rn(float a, float b) { return a * b; }
-inline float __fadd_rn(float a, float b) { return a + b; }
-inline float __fsub_rn(float a, float b) { return a - b; }
-inline float __fdividef(float a, float b) { return a / b; }
-inline float __fdiv_rn(float a, float b) { return a / b; }
-inline float __frcp_rn(float a) { return 1 / a; }
-#define __expf expf  // the C library declares functions of these names
-#define __logf logf
-#define __log2f log2f
-#define __exp2f exp2f
-#define __sinf sinf
-#define __cosf cosf
-#define __tanf tanf
-#define __powf powf
-#define __sincosf sincosf
-inline float rsqrtf(float a) { return 1 / std::sqrt(a); }
-inline float cospif(float a) { return std::cos(a * float(M_PI)); }
-inline float sinpif(float a) { return std::sin(a * float(M_PI)); }
-inline float __saturatef(float a) { return std::min(std::max(a, 0.f), 1.f); }
-inline int __mul24(int a, int b) { return a * b; }
-inline unsigned __umul24(unsigned a, unsigned b) { return a * b; }
-inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned((uint64_t)a * b >> 32); }
-inline int __float2int_rn(float a) { return int(std::nearbyint(a)); }
-inline int __float2int_rz(float a) { return int(a); }
-inline int __float2int_rd(float a) { return int(std::floor(a)); }
-inline int __float2int_ru(float a) { return int(std::ceil(a)); }
-inline float __int2float_rn(int a) { return float(a); }
-inline unsigned __byte_perm(unsigned a, unsigned b, unsigned chosen)
-{
-    const uint64_t bytes = uint64_t(b) << 32 | a;
-    unsigned made = 0;
-    for (int i = 0; i < 4; ++i) made |= unsigned(bytes >> (chosen >> 4 * i & 7) * 8 & 255) << 8 * i;
-    return made;
-}
-inline int __popc(unsigned a) { return __builtin_popcount(a); }
-inline int __clz(int a) { return a ? __builtin_clz(a) : 32; }
-inline int __ffs(int a) { return __builtin_ffs(a); }
+template <class T> void __stcs(T* address, typename emulator::Same<T>::type value) { *address = value; }
+template <class T> T __ldcv(const T* address) { return *address; }
+template <class T> T __ldlu(const T* address) { return *address; }
+template <class T> void __stcg(T* address, typename emulator::Same<T>::type value) { *address = value; }
+template <class T> void __stwb(T* address, typename emulator::Same<T>::type value) { *address = value; }
+template <class T> void __stwt(T* address, typename emulator::Same<T>::type value) { *address = value; }
 inline void __threadfence() { emulator::races::fence(); }
 inline void __threadfence_block() { emulator::races::fence(); }
 inline void __threadfence_system() { emulator::races::fence(); }
 inline void __nanosleep(unsigned) {}
 inline long long clock64() { static long long ticks; return ++ticks; }
+inline clock_t clock() { return clock_t(clock64()); }
+inline bool __isShared(const void* place) { return emulator::is_shared(place); }
+inline bool __isLocal(const void* place) { return emulator::is_local(place); }
+inline bool __isConstant(const void*) { return false; }  // memory that is written once lies with the rest
+inline bool __isGlobal(const void* place) { return !__isShared(place) && !__isLocal(place); }
+#define __trap() emulator::stop("__trap() was called", __LINE__)
+#define __brkpt() emulator::stop("__brkpt() was called", __LINE__)
+#define __builtin_assume(fact) emulator::assume(fact, __LINE__)
+namespace emulator { inline void assume(bool fact, int line) { if (!fact) stop("what __builtin_assume() was given is false", line); } }
 
 namespace emulator {
-template <class T> struct Same { using type = T; };
 template <class T, class Change> __attribute__((no_sanitize("thread"))) T atomically(T* address, int line, bool monotone, Change change)
 {
     races::atomic(address, sizeof(T), monotone, line);
@@ -86,7 +54,31 @@ template <class T> T atomicCAS(T* address, typename emulator::Same<T>::type comp
 {
     return emulator::atomically(address, line, false, [=](T old) { return old == compared ? value : old; });
 }
-template <class T> T atomicAdd_block(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return atomicAdd(address, value, line); }
+inline unsigned atomicInc(unsigned* address, unsigned most, EMULATOR_LINE) { return emulator::atomically(address, line, false, [=](unsigned old) { return old >= most ? 0 : old + 1; }); }
+inline unsigned atomicDec(unsigned* address, unsigned most, EMULATOR_LINE) { return emulator::atomically(address, line, false, [=](unsigned old) { return !old || old > most ? most : old - 1; }); }
+// Whatever the scope: one block runs at a time.
+#define atomicAdd_block atomicAdd
+#define atomicAdd_system atomicAdd
+#define atomicSub_block atomicSub
+#define atomicSub_system atomicSub
+#define atomicExch_block atomicExch
+#define atomicExch_system atomicExch
+#define atomicMin_block atomicMin
+#define atomicMin_system atomicMin
+#define atomicMax_block atomicMax
+#define atomicMax_system atomicMax
+#define atomicInc_block atomicInc
+#define atomicInc_system atomicInc
+#define atomicDec_block atomicDec
+#define atomicDec_system atomicDec
+#define atomicCAS_block atomicCAS
+#define atomicCAS_system atomicCAS
+#define atomicAnd_block atomicAnd
+#define atomicAnd_system atomicAnd
+#define atomicOr_block atomicOr
+#define atomicOr_system atomicOr
+#define atomicXor_block atomicXor
+#define atomicXor_system atomicXor
 
 // ---- Operations of a warp, and barriers that tell ----
 
@@ -146,13 +138,24 @@ inline int counted(bool yes, int line)
 
 inline unsigned alive() { return lanes_of(thread_number() / WARP * WARP, [](const Fiber& each) { return each.state != State::DONE; }); }
 
+// The lanes that are here at once: those that come before all others of the block wait.
+inline unsigned converged(int line)
+{
+    unsigned mine = 0;
+    together(0, line, &mine, [](Lanes lanes, int) {
+        for (unsigned i = 0; i < WARP; ++i)
+            if (lanes.has(i)) lanes.of<unsigned>(i) = lanes.present;
+    });
+    return mine;
+}
+
 }  // namespace emulator
 
 #define __syncthreads_count(yes) emulator::counted(yes, __LINE__)
 #define __syncthreads_or(yes) (emulator::counted(yes, __LINE__) > 0)
 #define __syncthreads_and(yes) (emulator::counted(!(yes), __LINE__) == 0)
 inline void __syncwarp(unsigned mask = ~0u, int line = __builtin_LINE()) { emulator::warp_barrier(mask, line); }
-inline unsigned __activemask() { return emulator::alive(); }
+inline unsigned __activemask(int line = __builtin_LINE()) { return emulator::converged(line); }
 inline unsigned __ballot_sync(unsigned mask, int yes, int line = __builtin_LINE()) { return emulator::voted(mask, yes, line); }
 inline int __any_sync(unsigned mask, int yes, int line = __builtin_LINE()) { return emulator::voted(mask, yes, line) != 0; }
 inline int __all_sync(unsigned mask, int yes, int line = __builtin_LINE()) { return emulator::voted(mask, !yes, line) == 0; }
@@ -172,6 +175,25 @@ template <class T> T __shfl_xor_sync(unsigned mask, T value, int bits, int width
 {
     return emulator::exchanged(mask, value, emulator::asked(int(emulator::lane()) ^ bits, width), line);
 }
+namespace emulator {
+template <class T> struct Match { T value; unsigned lanes; };
+template <class T> unsigned lanes_with_same(unsigned mask, T value, int line)
+{
+    Match<T> mine{value, 0};
+    together(mask, line, &mine, [](Lanes lanes, int) {
+        for (unsigned i = 0; i < WARP; ++i)
+            for (unsigned j = 0; lanes.has(i) && j < WARP; ++j)
+                if (lanes.has(j) && lanes.of<Match<T>>(j).value == lanes.of<Match<T>>(i).value) lanes.of<Match<T>>(i).lanes |= 1u << j;
+    });
+    return mine.lanes;
+}
+}  // namespace emulator
+template <class T> unsigned __match_any_sync(unsigned mask, T value, int line = __builtin_LINE()) { return emulator::lanes_with_same(mask, value, line); }
+template <class T> unsigned __match_all_sync(unsigned mask, T value, int* all, int line = __builtin_LINE())
+{
+    *all = emulator::lanes_with_same(mask, value, line) == (mask & emulator::alive());
+    return *all ? mask : 0;
+}
 template <class T> T reduced_sync(unsigned mask, T value, int line, T (*joined)(T, T))
 {
     T all = value;
@@ -186,172 +208,10 @@ template <class T> T reduced_sync(unsigned mask, T value, int line, T (*joined)(
 }
 template <class T> T __reduce_add_sync(unsigned mask, T value, int line = __builtin_LINE()) { return reduced_sync<T>(mask, value, line, [](T a, T b) { return T(a + b); }); }
 template <class T> T __reduce_max_sync(unsigned mask, T value, int line = __builtin_LINE()) { return reduced_sync<T>(mask, value, line, [](T a, T b) { return a < b ? b : a; }); }
+template <class T> T __reduce_and_sync(unsigned mask, T value, int line = __builtin_LINE()) { return reduced_sync<T>(mask, value, line, [](T a, T b) { return T(a & b); }); }
+template <class T> T __reduce_or_sync(unsigned mask, T value, int line = __builtin_LINE()) { return reduced_sync<T>(mask, value, line, [](T a, T b) { return T(a | b); }); }
+template <class T> T __reduce_xor_sync(unsigned mask, T value, int line = __builtin_LINE()) { return reduced_sync<T>(mask, value, line, [](T a, T b) { return T(a ^ b); }); }
 template <class T> T __reduce_min_sync(unsigned mask, T value, int line = __builtin_LINE()) { return reduced_sync<T>(mask, value, line, [](T a, T b) { return b < a ? b : a; }); }
-
-namespace cooperative_groups {
-struct thread_block {
-    static void sync(int line = __builtin_LINE()) { emulator::barrier(line); }
-    static unsigned thread_rank() { return emulator::thread_number(); }
-    static unsigned size() { return emulator::threads; }
-    static unsigned num_threads() { return emulator::threads; }
-    static dim3 group_index() { return blockIdx; }
-    static dim3 thread_index() { return threadIdx; }
-    static dim3 group_dim() { return blockDim; }
-};
-inline thread_block this_thread_block() { return {}; }
-template <unsigned count> struct thread_block_tile {
-    static_assert(count <= 32 && (count & (count - 1)) == 0, "beyond the emulator: a tile of more than a warp");
-    static unsigned mask() { return unsigned((1ull << count) - 1) << emulator::lane() / count * count; }
-    static void sync(int line = __builtin_LINE()) { emulator::warp_barrier(mask(), line); }
-    static unsigned thread_rank() { return emulator::lane() % count; }
-    static unsigned meta_group_rank() { return emulator::thread_number() / count; }
-    static constexpr unsigned size() { return count; }
-    static constexpr unsigned num_threads() { return count; }
-    template <class T> static T shfl(T value, int from, int line = __builtin_LINE()) { return __shfl_sync(mask(), value, from, count, line); }
-    template <class T> static T shfl_down(T value, unsigned by, int line = __builtin_LINE()) { return __shfl_down_sync(mask(), value, by, count, line); }
-    template <class T> static T shfl_up(T value, unsigned by, int line = __builtin_LINE()) { return __shfl_up_sync(mask(), value, by, count, line); }
-    template <class T> static T shfl_xor(T value, int bits, int line = __builtin_LINE()) { return __shfl_xor_sync(mask(), value, bits, count, line); }
-    static int any(int yes, int line = __builtin_LINE()) { return __any_sync(mask(), yes, line); }
-    static int all(int yes, int line = __builtin_LINE()) { return __all_sync(mask(), yes, line); }
-    static unsigned ballot(int yes, int line = __builtin_LINE()) { return __ballot_sync(mask(), yes, line) >> emulator::lane() / count * count; }
-};
-template <unsigned count, class Group> thread_block_tile<count> tiled_partition(const Group&) { return {}; }
-template <class T> struct plus { T operator()(T a, T b) const { return a + b; } };
-template <unsigned count, class T, class Join> T reduce(const thread_block_tile<count>& tile, T value, Join join, int line = __builtin_LINE())
-{
-    for (unsigned by = count / 2; by; by /= 2) value = join(value, tile.shfl_xor(value, int(by), line));
-    return value;
-}
-template <class Group> void sync(const Group& group, int line = __builtin_LINE()) { group.sync(line); }
-}  // namespace cooperative_groups
-
-// ---- Half precision ----
-
-namespace emulator {
-#ifdef __F16C__
-// The compiler's own operations: <immintrin.h>, which names them, takes longer to read than all else here.
-typedef float Singles __attribute__((vector_size(16)));
-typedef short Halves __attribute__((vector_size(16)));
-#endif
-EMULATOR_UNWATCHED inline uint16_t to_half(float value)
-{
-#ifdef __F16C__
-    return uint16_t(__builtin_ia32_vcvtps2ph(Singles{value}, 0)[0]);
-#else
-    uint32_t bits;
-    std::memcpy(&bits, &value, 4);
-    const uint32_t sign = bits >> 16 & 0x8000, rest = bits & 0x7FFFFFFF;
-    if (rest > 0x7F800000) return uint16_t(sign | 0x7E00);
-    if (rest >= 0x477FF000) return uint16_t(sign | 0x7C00);  // rounds to more than the largest
-    if (rest < 0x38800000) {  // below the smallest normal number: units of 2**-24
-        float magnitude;
-        std::memcpy(&magnitude, &rest, 4);
-        return uint16_t(sign | uint32_t(std::nearbyint(magnitude * 16777216.f)));
-    }
-    const uint32_t rounded = rest + 0xFFF + (rest >> 13 & 1);
-    return uint16_t(sign | (rounded - 0x38000000) >> 13);
-#endif
-}
-EMULATOR_UNWATCHED inline float from_half(uint16_t bits)
-{
-#ifdef __F16C__
-    return __builtin_ia32_vcvtph2ps(Halves{short(bits)})[0];
-#else
-    const uint32_t sign = uint32_t(bits & 0x8000) << 16, exponent = bits >> 10 & 31, fraction = bits & 0x3FF;
-    uint32_t made = sign | (exponent + 112) << 23 | fraction << 13;
-    if (exponent == 31) made = sign | 0x7F800000 | fraction << 13;
-    float value;
-    if (exponent) std::memcpy(&value, &made, 4);
-    else value = (sign ? -1.f : 1.f) * float(fraction) / 16777216.f;
-    return value;
-#endif
-}
-}  // namespace emulator
-
-struct __half {
-    uint16_t bits;
-    __half() = default;
-    template <class Number, class = std::enable_if_t<std::is_arithmetic_v<Number>>> __half(Number value) : bits(emulator::to_half(float(value))) {}
-    operator float() const { return emulator::from_half(bits); }
-    __half& operator+=(__half other) { return *this = __half(float(*this) + float(other)); }
-    __half& operator-=(__half other) { return *this = __half(float(*this) - float(other)); }
-    __half& operator*=(__half other) { return *this = __half(float(*this) * float(other)); }
-    __half& operator/=(__half other) { return *this = __half(float(*this) / float(other)); }
-};
-using half = __half;
-using __half_raw = __half;
-inline __half operator+(const __half& a, const __half& b) { return float(a) + float(b); }
-inline __half operator-(const __half& a, const __half& b) { return float(a) - float(b); }
-inline __half operator*(const __half& a, const __half& b) { return float(a) * float(b); }
-inline __half operator/(const __half& a, const __half& b) { return float(a) / float(b); }
-inline __half operator-(const __half& a) { return -float(a); }
-inline bool operator<(const __half& a, const __half& b) { return float(a) < float(b); }
-inline bool operator>(const __half& a, const __half& b) { return float(a) > float(b); }
-inline bool operator<=(const __half& a, const __half& b) { return float(a) <= float(b); }
-inline bool operator>=(const __half& a, const __half& b) { return float(a) >= float(b); }
-inline bool operator==(const __half& a, const __half& b) { return float(a) == float(b); }
-inline bool operator!=(const __half& a, const __half& b) { return float(a) != float(b); }
-inline __half __float2half(float a) { return a; }
-inline __half __float2half_rn(float a) { return a; }
-inline __half __double2half(double a) { return a; }
-inline float __half2float(__half a) { return a; }
-inline __half __int2half_rn(int a) { return a; }
-inline int __half2int_rn(__half a) { return int(std::nearbyint(float(a))); }
-inline __half __ushort_as_half(unsigned short a) { __half made; made.bits = a; return made; }
-inline unsigned short __half_as_ushort(__half a) { return a.bits; }
-inline __half __hadd(__half a, __half b) { return a + b; }
-inline __half __hadd_rn(__half a, __half b) { return a + b; }
-inline __half __hsub(__half a, __half b) { return a - b; }
-inline __half __hmul(__half a, __half b) { return a * b; }
-inline __half __hmul_rn(__half a, __half b) { return a * b; }
-inline __half __hdiv(__half a, __half b) { return a / b; }
-inline __half __hneg(__half a) { return -a; }
-inline __half __habs(__half a) { return std::fabs(float(a)); }
-inline __half __hfma(__half a, __half b, __half c) { return float(a) * float(b) + float(c); }
-inline __half __hmax(__half a, __half b) { return a < b ? b : a; }
-inline __half __hmin(__half a, __half b) { return b < a ? b : a; }
-inline bool __hgt(__half a, __half b) { return a > b; }
-inline bool __hlt(__half a, __half b) { return a < b; }
-inline bool __hge(__half a, __half b) { return a >= b; }
-inline bool __hle(__half a, __half b) { return a <= b; }
-inline bool __heq(__half a, __half b) { return a == b; }
-inline bool __hisnan(__half a) { return std::isnan(float(a)); }
-
-struct alignas(4) __half2 {
-    __half x, y;
-    __half2() = default;
-    __half2(__half a, __half b) : x(a), y(b) {}
-    __half2& operator+=(__half2 other) { x += other.x, y += other.y; return *this; }
-    __half2& operator*=(__half2 other) { x *= other.x, y *= other.y; return *this; }
-};
-using half2 = __half2;
-inline __half2 operator+(const __half2& a, const __half2& b) { return {a.x + b.x, a.y + b.y}; }
-inline __half2 operator-(const __half2& a, const __half2& b) { return {a.x - b.x, a.y - b.y}; }
-inline __half2 operator*(const __half2& a, const __half2& b) { return {a.x * b.x, a.y * b.y}; }
-inline __half2 operator/(const __half2& a, const __half2& b) { return {a.x / b.x, a.y / b.y}; }
-inline __half2 make_half2(__half a, __half b) { return {a, b}; }
-inline __half2 __halves2half2(__half a, __half b) { return {a, b}; }
-inline __half2 __half2half2(__half a) { return {a, a}; }
-inline __half2 __float2half2_rn(float a) { return {a, a}; }
-inline __half2 __floats2half2_rn(float a, float b) { return {a, b}; }
-inline __half2 __float22half2_rn(float2 a) { return {a.x, a.y}; }
-inline float2 __half22float2(__half2 a) { return {a.x, a.y}; }
-inline __half __low2half(__half2 a) { return a.x; }
-inline __half __high2half(__half2 a) { return a.y; }
-inline float __low2float(__half2 a) { return a.x; }
-inline float __high2float(__half2 a) { return a.y; }
-inline __half2 __low2half2(__half2 a) { return {a.x, a.x}; }
-inline __half2 __high2half2(__half2 a) { return {a.y, a.y}; }
-inline __half2 __lowhigh2highlow(__half2 a) { return {a.y, a.x}; }
-inline __half2 __lows2half2(__half2 a, __half2 b) { return {a.x, b.x}; }
-inline __half2 __highs2half2(__half2 a, __half2 b) { return {a.y, b.y}; }
-inline __half2 __hadd2(__half2 a, __half2 b) { return a + b; }
-inline __half2 __hsub2(__half2 a, __half2 b) { return a - b; }
-inline __half2 __hmul2(__half2 a, __half2 b) { return a * b; }
-inline __half2 __h2div(__half2 a, __half2 b) { return a / b; }
-inline __half2 __hneg2(__half2 a) { return {-a.x, -a.y}; }
-inline __half2 __hfma2(__half2 a, __half2 b, __half2 c) { return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)}; }
-inline __half2 __hmax2(__half2 a, __half2 b) { return {__hmax(a.x, b.x), __hmax(a.y, b.y)}; }
 
 // ---- Tensor cores' tiles: a warp's lanes hold a thirty-second of a tile each, in order ----
 
@@ -469,16 +329,70 @@ using nvcuda::wmma::__float_to_tf32;
 
 namespace emulator::ptx {
 
+// A number as one of another type, as a register holds it: its bits where the sizes are the same, else its value.
+template <class To, class From> To as(From from)
+{
+    if constexpr (std::is_same_v<To, From>) return from;
+    else if constexpr (std::is_pointer_v<From>) return To(reinterpret_cast<uintptr_t>(from));
+    else if constexpr (std::is_pointer_v<To>) return reinterpret_cast<To>(uintptr_t(from));
+    else if constexpr (sizeof(To) == sizeof(From) && std::is_floating_point_v<To> != std::is_floating_point_v<From>) return same_bits<To>(from);
+    else return To(from);
+}
+template <class To, class From> void put(To& to, From from) { to = as<To>(from); }
+
+// An address so many bytes on.
+template <class Place> Place moved(Place place, long bytes)
+{
+    if constexpr (std::is_pointer_v<Place>) return reinterpret_cast<Place>(reinterpret_cast<uintptr_t>(place) + bytes);
+    else return place + Place(bytes);
+}
+
+// Numbers in memory, aligned to all of them.
+template <class T, int count, class Place> T* memory(Place place, int line)
+{
+    T* const made = as<T*>(place);
+    if (reinterpret_cast<uintptr_t>(made) % (count * sizeof(T))) stop("an access in PTX to an address that its size does not align", line);
+    return made;
+}
+
+inline unsigned lop3(unsigned a, unsigned b, unsigned c, unsigned table)
+{
+    unsigned made = 0;
+    for (int i = 0; i < 32; ++i) made |= (table >> ((a >> i & 1) << 2 | (b >> i & 1) << 1 | (c >> i & 1)) & 1) << i;
+    return made;
+}
+// So many bits of a number from a place on, the last of them its sign where it has one; and the same bits of another.
+template <class T> T bits_of(T number, unsigned place, unsigned count)
+{
+    constexpr unsigned ALL = 8 * sizeof(T);
+    place &= 255, count &= 255;
+    if (!count) return 0;
+    if (place >= ALL) return std::is_signed_v<T> && number < 0 ? T(-1) : T(0);
+    count = std::min(count, ALL - place);
+    return T(T(std::make_unsigned_t<T>(number) << (ALL - place - count)) >> (ALL - count));
+}
+template <class T> T bits_in(T bits, T number, unsigned place, unsigned count)
+{
+    for (unsigned i = 0; i < (count & 255) && (place & 255) + i < 8 * sizeof(T); ++i) {
+        const T mask = T(T(1) << ((place & 255) + i));
+        number = T((number & ~mask) | (bits >> i & 1 ? mask : 0));
+    }
+    return number;
+}
+
+enum class Small { HALF, BFLOAT, TF32 };
 struct Tile { float* d[4]; float c[4]; unsigned a[4], b[2]; };  // a lane's part of a (16 x k) * b (k x 8) + c
 
-template <int k, bool halves> EMULATOR_UNWATCHED void multiplied(Lanes lanes)
+template <int k, Small kind> EMULATOR_UNWATCHED void multiplied(Lanes lanes)
 {
     static float a[16][k], b[k][8], d[16][8];
+    constexpr bool halves = kind != Small::TF32;
     constexpr int registers = halves ? k / 4 : k / 2;  // of a; half as many of b
-    auto put = [](unsigned bits, int at, auto place) {
+    const auto number = [](uint16_t bits) { return kind == Small::HALF ? from_half(bits) : from_bfloat(bits); };
+    auto put = [&](unsigned bits, int at, auto place) {
         if (halves) {
-            place(2 * (at % 4) + at / 4 * 8) = from_half(uint16_t(bits));
-            place(2 * (at % 4) + at / 4 * 8 + 1) = from_half(uint16_t(bits >> 16));
+            place(2 * (at % 4) + at / 4 * 8) = number(uint16_t(bits));
+            place(2 * (at % 4) + at / 4 * 8 + 1) = number(uint16_t(bits >> 16));
         } else {
             bits &= ~0x1FFFu;
             std::memcpy(&place(at % 4 + at / 4 * 4), &bits, 4);
@@ -496,33 +410,39 @@ template <int k, bool halves> EMULATOR_UNWATCHED void multiplied(Lanes lanes)
         for (int i = 0; i < 4; ++i) *lanes.of<Tile>(lane).d[i] = d[lane / 4 + i / 2 * 8][2 * (lane % 4) + i % 2];
 }
 
-template <int k, bool halves> void multiply(Tile mine, int line)
+template <int k, Small kind> void multiply(Tile mine, int line)
 {
     together(~0u, line, &mine, [](Lanes lanes, int line) {
         if (~lanes.present) stop("a tensor core's product by less than a whole warp", line);
-        multiplied<k, halves>(lanes);
+        multiplied<k, kind>(lanes);
     });
 }
 
 inline void mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(float& d0, float& d1, float& d2, float& d3, unsigned a0, unsigned a1, unsigned a2, unsigned a3,
     unsigned b0, unsigned b1, float c0, float c1, float c2, float c3, int line = __builtin_LINE())
 {
-    multiply<16, true>({{&d0, &d1, &d2, &d3}, {c0, c1, c2, c3}, {a0, a1, a2, a3}, {b0, b1}}, line);
+    multiply<16, Small::HALF>({{&d0, &d1, &d2, &d3}, {c0, c1, c2, c3}, {a0, a1, a2, a3}, {b0, b1}}, line);
+}
+inline void mma_sync_aligned_m16n8k16_row_col_f32_bf16_bf16_f32(float& d0, float& d1, float& d2, float& d3, unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+    unsigned b0, unsigned b1, float c0, float c1, float c2, float c3, int line = __builtin_LINE())
+{
+    multiply<16, Small::BFLOAT>({{&d0, &d1, &d2, &d3}, {c0, c1, c2, c3}, {a0, a1, a2, a3}, {b0, b1}}, line);
 }
 inline void mma_sync_aligned_m16n8k8_row_col_f32_f16_f16_f32(float& d0, float& d1, float& d2, float& d3, unsigned a0, unsigned a1, unsigned b0,
     float c0, float c1, float c2, float c3, int line = __builtin_LINE())
 {
-    multiply<8, true>({{&d0, &d1, &d2, &d3}, {c0, c1, c2, c3}, {a0, a1}, {b0}}, line);
+    multiply<8, Small::HALF>({{&d0, &d1, &d2, &d3}, {c0, c1, c2, c3}, {a0, a1}, {b0}}, line);
 }
 inline void mma_sync_aligned_m16n8k8_row_col_f32_tf32_tf32_f32(float& d0, float& d1, float& d2, float& d3, unsigned a0, unsigned a1, unsigned a2, unsigned a3,
     unsigned b0, unsigned b1, float c0, float c1, float c2, float c3, int line = __builtin_LINE())
 {
-    multiply<8, false>({{&d0, &d1, &d2, &d3}, {c0, c1, c2, c3}, {a0, a1, a2, a3}, {b0, b1}}, line);
+    multiply<8, Small::TF32>({{&d0, &d1, &d2, &d3}, {c0, c1, c2, c3}, {a0, a1, a2, a3}, {b0, b1}}, line);
 }
 inline void cvt_rna_tf32_f32(unsigned& to, float value) { to = __float_as_uint(nvcuda::wmma::__float_to_tf32(value)); }
-template <class T> void mov_u32(T& to, unsigned value) { to = T(value); }
-inline void ex2_approx_ftz_f32(float& to, float value) { to = std::exp2(value); }
-inline void rcp_approx_ftz_f32(float& to, float value) { to = 1 / value; }
+inline void bar_sync_all(unsigned, int line = __builtin_LINE()) { barrier(line); }  // whatever its number: of the whole block
+inline void bar_warp_sync(unsigned mask, int line = __builtin_LINE()) { warp_barrier(mask, line); }
+inline void griddepcontrol_wait() {}  // kernels run one after another
+inline void griddepcontrol_launch_dependents() {}
 inline void bar_sync(unsigned number, unsigned count, int line = __builtin_LINE()) { meet(number, count, true, line); }
 inline void bar_arrive(unsigned number, unsigned count, int line = __builtin_LINE()) { meet(number, count, false, line); }
 inline Phases& phases_at(unsigned place, int line)
@@ -537,22 +457,34 @@ inline void mbarrier_try_wait_parity_shared_cta_b64(bool& done, unsigned place, 
     wait_for_phase(phases_at(place, line), parity, line);
     done = true;
 }
-inline void selp_u32(unsigned& to, unsigned yes, unsigned no, bool which) { to = which ? yes : no; }
 template <class T> void prefetch_global_L1(const T*) {}
 template <class T> void prefetch_global_L2(const T*) {}
 
-// Four 8 x 8 tiles of halves: lanes 8 * i and on say where the rows of tile i are, and lane l gets of each tile, in row
-// l / 4, columns 2 * (l % 4) and the next.
-struct Rows { unsigned row; unsigned* to[4]; };
+// One, two or four 8 x 8 tiles of halves: lanes 8 * i and on say where the rows of tile i are, and lane l gets of each tile,
+// in row l / 4, columns 2 * (l % 4) and the next; of a transposed tile the same of its columns.
+struct Rows { unsigned row; unsigned* to[4]; unsigned tiles; bool transposed; };
 void ldmatrix(Rows& mine, int line);
-inline void ldmatrix_sync_aligned_m8n8_x4_shared_b16(unsigned& a, unsigned& b, unsigned& c, unsigned& d, unsigned row, int line = __builtin_LINE())
+template <bool transposed> void ldmatrix(int line, unsigned& a, unsigned row)
 {
-    Rows mine{row, {&a, &b, &c, &d}};
+    Rows mine{row, {&a}, 1, transposed};
+    ldmatrix(mine, line);
+}
+template <bool transposed> void ldmatrix(int line, unsigned& a, unsigned& b, unsigned row)
+{
+    Rows mine{row, {&a, &b}, 2, transposed};
+    ldmatrix(mine, line);
+}
+template <bool transposed> void ldmatrix(int line, unsigned& a, unsigned& b, unsigned& c, unsigned& d, unsigned row)
+{
+    Rows mine{row, {&a, &b, &c, &d}, 4, transposed};
     ldmatrix(mine, line);
 }
 
 // A copy to shared memory arrives when its thread waits for it; until then nobody has written there.
 void cp_async_cg_shared_global(unsigned place, const void* source, int bytes, int line = __builtin_LINE());
+// Bytes beyond those that are read are filled with zeros.
+void cp_async_filled(unsigned place, const void* source, int bytes, int read, int line = __builtin_LINE());
+inline void cp_async_ca_shared_global(unsigned place, const void* source, int bytes, int line = __builtin_LINE()) { cp_async_filled(place, source, bytes, bytes, line); }
 void cp_async_commit_group();
 void cp_async_wait_group(unsigned left);
 void cp_async_wait_all();
@@ -593,3 +525,6 @@ template <int columns, class... Operands> void wgmma(int line, Operands&&... ope
 }  // namespace emulator::ptx
 
 inline size_t __cvta_generic_to_shared(const void* place, int line = __builtin_LINE()) { return emulator::offset_in_shared(place, line); }
+inline size_t __cvta_generic_to_global(const void* place) { return reinterpret_cast<size_t>(place); }
+inline void* __cvta_global_to_generic(size_t place) { return reinterpret_cast<void*>(place); }
+inline void* __cvta_shared_to_generic(size_t place, int line = __builtin_LINE()) { return emulator::at_offset(place, 1, line); }

@@ -1,13 +1,21 @@
 // What CUDA's runtime does for host code, and what it refuses: memory of either side, copies, launches, and cuBLAS's product.
-#include "emulator_host.h"
+#include <mutex>
+
+#include "emulator_runtime.h"
 
 namespace emulator {
+
+// Several threads of the host may call: one call runs at a time.
+static std::recursive_mutex calls;
+using Call = std::lock_guard<std::recursive_mutex>;
 
 struct Region { size_t bytes; bool reachable, sparse = false; };  // reachable from both sides: pinned or managed
 static std::map<char*, Region> device_memory, host_arrays;
 static cudaError_t last_error = cudaSuccess;
 static size_t allowed_shared = 48 << 10;
 static bool idle_device;  // kernels and products of matrices do nothing: what is right then, the host computed
+
+Graph* recorded = nullptr;
 
 const char* words_of(cudaError_t error)
 {
@@ -16,6 +24,8 @@ const char* words_of(cudaError_t error)
     case cudaErrorInvalidValue: return "invalid argument";
     case cudaErrorMemoryAllocation: return "out of memory";
     case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+    case cudaErrorInvalidPitchValue: return "invalid pitch argument";
+    case cudaErrorInvalidDeviceFunction: return "invalid device function";
     case cudaErrorInvalidSymbol: return "invalid device symbol";
     case cudaErrorInvalidMemcpyDirection: return "invalid copy direction for memcpy";
     case cudaErrorInvalidResourceHandle: return "invalid resource handle";
@@ -137,6 +147,7 @@ static void in_stream(const char* name, char* to, const char* from, size_t bytes
 
 cudaError_t copy(const char* name, void* to, const void* from, size_t bytes, cudaMemcpyKind kind, bool waits, cudaStream_t stream, int line)
 {
+    const Call one(calls);
     if (!bytes) return cudaSuccess;
     const auto on_device = [](const void* address) { return holding(device_memory, address) != nullptr; };
     const bool to_device = kind == cudaMemcpyDefault ? on_device(to) : kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
@@ -163,6 +174,7 @@ static std::string variable_allocated()
 
 cudaError_t allocate(void** address, size_t bytes, bool device, int line)
 {
+    const Call one(calls);
     if (bytes > (size_t)(sampled ? 80 : 6) << 30) return refused(cudaErrorMemoryAllocation, "memory of " + std::to_string(bytes) + " bytes is asked for", line);
     if (!bytes) { *address = nullptr; return cudaSuccess; }
     if (sampled && bytes > 1 << 20) {
@@ -186,6 +198,7 @@ cudaError_t allocate(void** address, size_t bytes, bool device, int line)
 
 cudaError_t release(void* address, int line)
 {
+    const Call one(calls);
     if (!address) return cudaSuccess;
     auto found = device_memory.find(static_cast<char*>(address));
     if (found == device_memory.end()) return refused(cudaErrorInvalidValue, "memory is freed that is not the device's", line);
@@ -206,6 +219,7 @@ cudaError_t release(void* address, int line)
 
 void launch_called(const Config& config, void (*kernel)(void*), void* given)
 {
+    const Call one(calls);
     const auto& [line, grid, block, shared, stream] = config;
     std::string reason;
     const auto extents = [](dim3 e) { return std::to_string(e.x) + " x " + std::to_string(e.y) + " x " + std::to_string(e.z); };
@@ -226,6 +240,7 @@ void launch_called(const Config& config, void (*kernel)(void*), void* given)
 
 cudaError_t fill(void* to, int value, size_t bytes, cudaStream_t stream, int line)
 {
+    const Call one(calls);
     auto reason = beyond_ends(to, bytes, true, "the destination");
     if (bytes && !reason.empty()) return refused(cudaErrorInvalidValue, "cudaMemset: " + reason, line);
     races::enqueue(number_of(stream), "cudaMemset", line);
@@ -237,6 +252,7 @@ cudaError_t fill(void* to, int value, size_t bytes, cudaStream_t stream, int lin
 
 cudaError_t copy_symbol(char* symbol, size_t size, const void* other, size_t bytes, size_t offset, bool to_symbol, cudaMemcpyKind kind, bool waits, cudaStream_t stream, int line)
 {
+    const Call one(calls);
     const char* name = to_symbol ? "cudaMemcpyToSymbol" : "cudaMemcpyFromSymbol";
     if (offset + bytes > size)
         return refused(cudaErrorInvalidValue, std::string(name) + ": the symbol has " + std::to_string(size) + " bytes, and the copy ends at " + std::to_string(offset + bytes), line);
@@ -254,7 +270,7 @@ cudaError_t copy_symbol(char* symbol, size_t size, const void* other, size_t byt
 }
 
 // C (m, n) = alpha op(A) op(B) + beta C, column-major.
-EMULATOR_UNWATCHED static void gemm(bool ta, bool tb, int m, int n, int k, float alpha, const float* a, int lda, const float* b, int ldb, float beta, float* c, int ldc)
+EMULATOR_UNWATCHED void gemm(bool ta, bool tb, int m, int n, int k, float alpha, const float* a, int lda, const float* b, int ldb, float beta, float* c, int ldc)
 {
     std::vector<float> column(m);
     for (int j = 0; j < n; ++j) {
@@ -286,6 +302,8 @@ void begin_course(bool reversed, bool idle, unsigned long* blocks)
     last_error = cudaSuccess;
 }
 
+bool is_of_device(const void* address) { return holding(device_memory, address); }
+std::string beyond_device_memory(const void* address, size_t bytes, const char* name) { return bytes ? beyond_ends(address, bytes, true, name) : ""; }
 void reachable(void* symbol, size_t bytes) { device_memory[static_cast<char*>(symbol)] = {bytes, true}; }
 cudaError_t allow_shared(int bytes, int line)
 {
@@ -324,6 +342,7 @@ cudaError_t cudaGetLastError() { return std::exchange(emulator::last_error, cuda
 cudaError_t cudaPeekAtLastError() { return emulator::last_error; }
 cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const float* alpha, const float* a, int lda, long long stride_a, const float* b, int ldb, long long stride_b, const float* beta, float* c, int ldc, long long stride_c, int count, int line)
 {
+    if (emulator::recorded) emulator::beyond("a graph that records a product of cuBLAS", line);
     const auto failed = [line](const std::string& why) {
         emulator::refused(cudaErrorInvalidValue, "cuBLAS's product of matrices: " + why, line);
         return CUBLAS_STATUS_INVALID_VALUE;

@@ -8,20 +8,46 @@
 #include <chrono>
 #include <map>
 
-#include "emulator_device.h"
+#include "emulator_groups.h"
 
 enum cudaError_t {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
+    cudaErrorInitializationError = 3,
+    cudaErrorCudartUnloading = 4,
     cudaErrorInvalidConfiguration = 9,
+    cudaErrorInvalidPitchValue = 12,
     cudaErrorInvalidSymbol = 13,
+    cudaErrorInvalidDevicePointer = 17,
+    cudaErrorInvalidTexture = 18,
     cudaErrorInvalidMemcpyDirection = 21,
+    cudaErrorInsufficientDriver = 35,
+    cudaErrorMissingConfiguration = 52,
+    cudaErrorLaunchMaxDepthExceeded = 65,
+    cudaErrorInvalidDeviceFunction = 98,
+    cudaErrorNoDevice = 100,
+    cudaErrorInvalidDevice = 101,
+    cudaErrorInvalidKernelImage = 200,
+    cudaErrorNoKernelImageForDevice = 209,
+    cudaErrorECCUncorrectable = 214,
+    cudaErrorInvalidPtx = 218,
     cudaErrorInvalidResourceHandle = 400,
+    cudaErrorSymbolNotFound = 500,
     cudaErrorNotReady = 600,
+    cudaErrorIllegalAddress = 700,
+    cudaErrorLaunchOutOfResources = 701,
+    cudaErrorLaunchTimeout = 702,
+    cudaErrorPeerAccessAlreadyEnabled = 704,
+    cudaErrorAssert = 710,
     cudaErrorHostMemoryAlreadyRegistered = 712,
     cudaErrorHostMemoryNotRegistered = 713,
+    cudaErrorIllegalInstruction = 715,
+    cudaErrorMisalignedAddress = 716,
     cudaErrorLaunchFailure = 719,
+    cudaErrorCooperativeLaunchTooLarge = 720,
+    cudaErrorNotPermitted = 800,
+    cudaErrorNotSupported = 801,
     cudaErrorUnknown = 999,
 };
 using cudaError = cudaError_t;
@@ -33,8 +59,6 @@ enum { cudaHostRegisterDefault = 0, cudaHostRegisterPortable = 1, cudaHostRegist
 enum { cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2, cudaHostAllocWriteCombined = 4 };
 enum { cudaStreamDefault = 0, cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2 };
 enum { cudaMemAttachGlobal = 1, cudaMemAttachHost = 2, cudaCpuDeviceId = -1 };
-enum cudaDeviceAttr { cudaDevAttrMaxThreadsPerBlock = 1, cudaDevAttrMaxSharedMemoryPerBlock = 8, cudaDevAttrWarpSize = 10, cudaDevAttrMultiProcessorCount = 16 };
-
 struct cudaDeviceProp {
     char name[256] = "emulated by Warpbook";
     size_t totalGlobalMem = (size_t)48 << 30, sharedMemPerBlock = 48 << 10, totalConstMem = 64 << 10, sharedMemPerMultiprocessor = 100 << 10, sharedMemPerBlockOptin = 99 << 10;
@@ -44,9 +68,14 @@ struct cudaDeviceProp {
     int clockRate = 1740000, memoryClockRate = 7251000, memoryBusWidth = 384, major = 8, minor = 6, multiProcessorCount = 84, l2CacheSize = 6 << 20;
     int maxThreadsPerMultiProcessor = 1536, maxBlocksPerMultiProcessor = 16, concurrentKernels = 1, asyncEngineCount = 2, canMapHostMemory = 1;
     int integrated = 0, deviceOverlap = 1, kernelExecTimeoutEnabled = 0, computeMode = 0, ECCEnabled = 1, unifiedAddressing = 1, managedMemory = 1;
+    int pciBusID = 1, pciDeviceID = 0, pciDomainID = 0, cooperativeLaunch = 1, concurrentManagedAccess = 1, pageableMemoryAccess = 0;
+    int streamPrioritiesSupported = 1, globalL1CacheSupported = 1, localL1CacheSupported = 1, persistingL2CacheMaxSize = 3 << 20;
+    int maxTexture1D = 131072, maxTexture1DLinear = 1 << 28, maxTexture2D[2] = {131072, 65536}, maxTexture3D[3] = {16384, 16384, 16384};
+    int isMultiGpuBoard = 0, tccDriver = 0, singleToDoublePrecisionPerfRatio = 32, computePreemptionSupported = 1, hostNativeAtomicSupported = 0;
+    size_t surfaceAlignment = 512, texturePitchAlignment = 32;
 };
 
-struct cudaFuncAttributes { size_t sharedSizeBytes = 0, constSizeBytes = 0, localSizeBytes = 0; int maxThreadsPerBlock = 1024, numRegs = 32; };
+struct cudaFuncAttributes { size_t sharedSizeBytes = 0, constSizeBytes = 0, localSizeBytes = 0; int maxThreadsPerBlock = 1024, numRegs = 32, ptxVersion = 86, binaryVersion = 86, maxDynamicSharedSizeBytes = 48 << 10; };
 
 namespace emulator {
 struct Stream { unsigned number; };
@@ -79,7 +108,16 @@ struct Config {
 };
 
 void launch_called(const Config& config, void (*kernel)(void*), void* given);
-template <class Kernel> void launch(const Config& config, Kernel kernel) { launch_called(config, called<Kernel>, &kernel); }
+
+// What host code enqueues while a stream records a graph, in its order; null while none does.
+struct Graph { std::vector<std::function<void(cudaStream_t)>> work; };
+extern Graph* recorded;
+
+template <class Kernel> void launch(Config config, Kernel kernel)
+{
+    if (!recorded) return launch_called(config, called<Kernel>, &kernel);
+    recorded->work.push_back([=](cudaStream_t stream) mutable { config.stream = stream, launch_called(config, called<Kernel>, &kernel); });
+}
 
 // What a driver says before it calls host code: whose arrays are the host's.
 void host_array(const void* address, size_t bytes, const char* name);
@@ -101,10 +139,20 @@ cudaError_t cudaHostUnregister(const void* address);
 template <class T> cudaError_t cudaHostGetDevicePointer(T** device, void* host, unsigned) { *device = static_cast<T*>(host); return cudaSuccess; }
 
 inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, EMULATOR_LINE) { return emulator::copy("cudaMemcpy", to, from, bytes, kind, true, nullptr, line); }
-inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream = nullptr, EMULATOR_LINE) { return emulator::copy("cudaMemcpyAsync", to, from, bytes, kind, false, stream, line); }
+inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream = nullptr, EMULATOR_LINE)
+{
+    if (!emulator::recorded) return emulator::copy("cudaMemcpyAsync", to, from, bytes, kind, false, stream, line);
+    emulator::recorded->work.push_back([=](cudaStream_t other) { emulator::copy("cudaMemcpyAsync", to, from, bytes, kind, false, other, line); });
+    return cudaSuccess;
+}
 cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind kind, EMULATOR_LINE);
 inline cudaError_t cudaMemset(void* to, int value, size_t bytes, EMULATOR_LINE) { return emulator::fill(to, value, bytes, nullptr, line); }
-inline cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream = nullptr, EMULATOR_LINE) { return emulator::fill(to, value, bytes, stream, line); }
+inline cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream = nullptr, EMULATOR_LINE)
+{
+    if (!emulator::recorded) return emulator::fill(to, value, bytes, stream, line);
+    emulator::recorded->work.push_back([=](cudaStream_t other) { emulator::fill(to, value, bytes, other, line); });
+    return cudaSuccess;
+}
 
 template <class T> cudaError_t cudaMemcpyToSymbol(T& symbol, const void* from, size_t bytes, size_t offset = 0, cudaMemcpyKind kind = cudaMemcpyHostToDevice, EMULATOR_LINE)
 {
@@ -136,11 +184,6 @@ inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 inline cudaError_t cudaGetDevice(int* device) { *device = 0; return cudaSuccess; }
 inline cudaError_t cudaGetDeviceCount(int* count) { *count = 1; return cudaSuccess; }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) { *properties = {}; return cudaSuccess; }
-inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int)
-{
-    *value = attribute == cudaDevAttrMaxThreadsPerBlock ? 1024 : attribute == cudaDevAttrWarpSize ? 32 : attribute == cudaDevAttrMultiProcessorCount ? 84 : 48 << 10;
-    return cudaSuccess;
-}
 inline cudaError_t cudaMemGetInfo(size_t* left, size_t* total) { *left = *total = (size_t)6 << 30; return cudaSuccess; }
 inline cudaError_t cudaMemPrefetchAsync(const void*, size_t, int, cudaStream_t = nullptr) { return cudaSuccess; }
 inline cudaError_t cudaMemAdvise(const void*, size_t, int, int) { return cudaSuccess; }

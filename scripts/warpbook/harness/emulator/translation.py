@@ -10,38 +10,21 @@ from typing import TYPE_CHECKING
 
 from warpbook.common.errors import UserError
 from warpbook.common.supervision import VariantFailure
+from warpbook.harness.emulator import architecture, ptx
 from warpbook.kernels import ece408, sources
 from warpbook.kernels.launch_inference import cuda_ast
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-# What the emulator's own headers hold already.
-PROVIDED = {
-    ece408.HEADER, "cuda.h", "cuda_runtime.h", "cuda_runtime_api.h", "cuda_device_runtime_api.h", "cuda_fp16.h",
-    "cuda_fp16.hpp", "mma.h", "cublas_v2.h", "cublas.h", "cooperative_groups.h", "reduce.h", "device_functions.h",
-    "device_launch_parameters.h", "vector_types.h", "vector_functions.h", "driver_types.h", "math_functions.h",
-    "sm_60_atomic_functions.h", "cuda_profiler_api.h", "host_defines.h", "math_constants.h", "device_types.h",
-}  # fmt: skip
-PTX = {
-    "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32",
-    "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "cvt.rna.tf32.f32", "mov.u32", "prefetch.global.L1",
-    "prefetch.global.L2", "cp.async.cg.shared.global", "cp.async.commit_group", "cp.async.wait_group",
-    "cp.async.wait_all", "fence.proxy.async", "ldmatrix.sync.aligned.m8n8.x4.shared.b16",
-    "wgmma.fence.sync.aligned", "wgmma.commit_group.sync.aligned", "wgmma.wait_group.sync.aligned", "bar.sync",
-    "bar.arrive", "fence.proxy.async.shared::cta", "cp.async.bulk.global.shared::cta.bulk_group",
-    "cp.async.bulk.commit_group", "cp.async.bulk.wait_group", "cp.async.bulk.wait_group.read", "ex2.approx.ftz.f32",
-    "rcp.approx.ftz.f32", "mbarrier.init.shared::cta.b64", "mbarrier.arrive.shared::cta.b64",
-    "mbarrier.try_wait.parity.shared::cta.b64", "selp.u32",
-}  # fmt: skip
-"""Instructions that may stand in the source as PTX: functions of these names, `_` for dots and colons, do the same."""
-WGMMA = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.f16\.f16")
-"""Those of any number of columns: one function, which is told its line."""
-PREDICATE = re.compile(r"\.reg\s+\.pred\s+(\w+)\s*;")
-"""A register for yes or no, that instructions in braces declare for themselves."""
-SPECIAL = {f"%%{name}.{axis}": f"{variable}.{axis}" for name, variable in
-           (("tid", "threadIdx"), ("ctaid", "blockIdx"), ("ntid", "blockDim"), ("nctaid", "gridDim"))
-           for axis in "xyz"}  # fmt: skip
+_HEADERS = re.compile(
+    r"(cub|thrust|cuda|cooperative_groups|crt|nvtx3|nv)/.+|(cublas|cudnn|cufft|curand|cusparse|cusolver|nvToolsExt)\w*\.h"
+    r"|cuda_((device_)?runtime(_api)?|fp\d+|bf16|(pipeline|awbarrier)\w*|occupancy|profiler_api|stdint|\w+_(types|interop))\.hp*"
+    r"|(cuda|cudaProfiler|cuComplex|cooperative_groups|mma|builtin_types|channel_descriptor|common_functions)\.hp*"
+    r"|(device|driver|library|surface|texture|vector)_(types|functions)\.hp*|sm_\d+_\w+\.hp*|host_(config|defines)\.h"
+    r"|device_(\w+_functions|launch_parameters)\.hp*|math_(constants|functions)\.hp*|(nvrtc|nvml)\.h"
+)
+"""CUDA's headers: what the emulator has of them is there already, and what it lacks is named where it is used."""
 Edit = tuple[int, int, str]
 
 
@@ -58,13 +41,14 @@ def unsupported_construct(what: str, line: int) -> Exception:
     return _Lacking(what, line)
 
 
-def to_host(source: str, name: str, own: dict[str, str]) -> str:
+def to_host(source: str, name: str, own: dict[str, str], arch: str = "sm_80") -> str:
     """The source as C++, its lines where they were. `own` are headers that stand for those of the course by name.
 
+    Device code sees the macros of an architecture; only those of a newer GPU than the emulator stands for name another.
     Raises VariantFailure, unsupported, for what cannot be emulated, UserError for what CUDA would refuse.
     """
     try:
-        return _to_host(source, name, own)
+        return _to_host(architecture.settle(source, arch), name, own)
     except _Lacking as lacking:
         where = sources.own_line(source, lacking.line, name)
         raise VariantFailure("unsupported", f"beyond the emulator: {lacking}, {where}") from None
@@ -76,9 +60,18 @@ def _to_host(source: str, name: str, own: dict[str, str]) -> str:
     source = re.sub(r"(?<!\()\b__noinline__\b", " " * len("__noinline__"), source)
     root, text = cuda_ast.parse(source), source.encode()
     edits: list[Edit] = []
+    known = _Known(root)
     for node in cuda_ast.walk(root):
         if node.type == "call_expression" and (config := cuda_ast.child(node, "kernel_call_syntax")):
-            edits += _launch(node, config)
+            edits += _launch(node, config, known)
+        elif node.type == "call_expression":
+            edits += _call_edits(node, known)
+        elif node.type == "cast_expression" and _VOID_POINTER.fullmatch(
+            cuda_ast.node_text(cuda_ast.field(node, "type"))
+        ):
+            edits += _address_edits(cuda_ast.field(node, "value"), known)
+        elif node.type in ("preproc_def", "preproc_function_def"):
+            edits += _macro_edits(node)
         elif node.type == "declaration" and _shared(node):
             edits += _shared_declarations(node, name)
         elif node.type in ("while_statement", "do_statement", "for_statement"):
@@ -86,7 +79,10 @@ def _to_host(source: str, name: str, own: dict[str, str]) -> str:
         elif node.type == "preproc_include":
             edits += _include_edits(node, own)
         elif node.type == "gnu_asm_expression":
-            edits.append((node.start_byte, node.end_byte, _instructions(node)))
+            try:
+                edits.append((node.start_byte, node.end_byte, ptx.to_calls(node)))
+            except ptx.UnknownInstructionError as unknown:
+                raise unsupported_construct(f"inline PTX ({unknown})", node.start_point.row + 1) from None
     made = _apply_edits(text, edits).decode()
     plain = sources.without_comments(made)
     for left, what in (("<<<", "this launch"), ("__shared__", "this declaration in shared memory")):
@@ -98,23 +94,120 @@ def _to_host(source: str, name: str, own: dict[str, str]) -> str:
 def _apply_edits(text: bytes, edits: list[Edit]) -> bytes:
     """The text with all edits made; of two that overlap the outer one must leave the inner one's bytes alone."""
     for begin, end, replacement in sorted(edits, key=lambda edit: edit[:2], reverse=True):
-        lines = text.count(b"\n", begin, end)
+        lines = text.count(b"\n", begin, end) - replacement.count("\n")
         text = text[:begin] + replacement.encode() + b"\n" * lines + text[end:]
     return text
 
 
-def _launch(call: "Node", config: "Node") -> Iterator[Edit]:
-    """`k<<<g, b>>>(x)` as `emulator::launch({line, g, b}, [&] { k(x); })`."""
+class _Known:
+    """What a source defines: its kernels, all its macros, and those that launch."""
+
+    def __init__(self, root: "Node"):
+        self.kernels: set[str] = set()
+        self.macros: set[str] = set()
+        self.launching: set[str] = set()
+        self.records = "cudaStreamBeginCapture" in cuda_ast.node_text(root)
+        """Whether a launch may happen later than its arguments are there."""
+        for node in cuda_ast.walk(root):
+            if node.type == "function_definition" and "__global__" in architecture.head(node):
+                called = next((n for n in cuda_ast.walk(node) if n.type == "function_declarator"), None)
+                self.kernels.add(cuda_ast.node_text(cuda_ast.field(called, "declarator")) if called else "")
+            elif node.type in ("preproc_def", "preproc_function_def"):
+                self.macros.add(macro := cuda_ast.node_text(cuda_ast.field(node, "name")))
+                if "<<<" in cuda_ast.node_text(cuda_ast.field(node, "value")):
+                    self.launching.add(macro)
+
+
+_CHANGES = ("update_expression", "assignment_expression")
+
+
+def _launch(call: "Node", config: "Node", known: _Known) -> Iterator[Edit]:
+    """`k<<<g, b>>>(x)` as `emulator::launch({line, g, b}, [&] { k(x); })`. What changes something is evaluated once."""
     line = config.start_point.row + 1
-    for node in cuda_ast.walk(call):
-        if node.type in ("update_expression", "assignment_expression"):
-            raise unsupported_construct("an argument of a launch that changes what it names", node.start_point.row + 1)
+    if architecture.is_of_device(call):
+        raise unsupported_construct("a kernel that device code launches", line)
     begin, end = config.children[0], config.children[-1]
     kernel, arguments = call.children[0], call.children[-1]
+    captured = []
+    for number, argument in enumerate(arguments.named_children):
+        later = known.records and argument.type not in ("null", "number_literal", "initializer_list")
+        if later or _has_effect(argument, known):
+            given = f"given_{number}"
+            captured.append(f", {given} = {' '.join(cuda_ast.node_text(argument).split())}")
+            yield argument.start_byte, argument.end_byte, given
     name = cuda_ast.node_text(kernel)
     yield kernel.start_byte, begin.end_byte, f"emulator::launch(emulator::Config({line}, "
-    yield end.start_byte, end.end_byte, f"), [&] {{ {' '.join(name.split())}"
+    yield end.start_byte, end.end_byte, f"), [&{''.join(captured)}] {{ {' '.join(name.split())}"
     yield arguments.end_byte, arguments.end_byte, "; })"
+
+
+def _has_effect(argument: "Node", known: _Known) -> bool:
+    """Whether evaluating an argument for each thread could differ from once: it changes a variable or calls a function."""
+    for node in cuda_ast.walk(argument):
+        if node.type in _CHANGES:
+            return True
+        function = cuda_ast.field(node, "function") if node.type == "call_expression" else None
+        if function and function.type in ("identifier", "field_expression"):
+            word = cuda_ast.node_text(function)
+            return argument.type != "initializer_list" and word not in known.macros and not word.isupper()
+    return False
+
+
+def _call_edits(call: "Node", known: _Known) -> Iterator[Edit]:
+    function, arguments = call.children[0], call.children[-1]
+    word = cuda_ast.node_text(function)
+    line = call.start_point.row + 1
+    if word in known.launching and known.records:
+        raise unsupported_construct(f"{word}, which launches, in a file that records a graph", line)
+    if word in known.launching and any(node.type in _CHANGES for node in cuda_ast.walk(arguments)):
+        raise unsupported_construct(f"an argument of {word}, which launches, that changes what it names", line)
+    if _VOID_CAST.fullmatch(word) and len(arguments.named_children) == 1:
+        yield from _address_edits(arguments.named_children[0], known)
+
+
+_VOID_POINTER = re.compile(r"(const\s+)?void\s*(const\s*)?\*")
+_VOID_CAST = re.compile(rf"reinterpret_cast\s*<\s*{_VOID_POINTER.pattern}\s*>")
+
+
+def _address_edits(value: "Node | None", known: _Known) -> Iterator[Edit]:
+    """A kernel's address, cast to a pointer that tells nothing of its parameters: the emulator remembers them."""
+    inner = value
+    while inner is not None and inner.type in ("pointer_expression", "parenthesized_expression"):
+        inner = inner.named_children[0]
+    if (
+        value is None
+        or inner is None
+        or cuda_ast.node_text(inner).partition("<")[0].split("::")[-1] not in known.kernels
+    ):
+        return
+    yield value.start_byte, value.start_byte, "emulator::address_of_kernel("
+    yield value.end_byte, value.end_byte, ")"
+
+
+_MACRO_LAUNCH = re.compile(
+    r"(?P<kernel>(?:[\w:#]+|\([^()]*\)|\s*##\s*|<(?!<)[^<>;]*>)+)(?:\s|\\\n)*"
+    r"<<<(?P<config>.*?)>>>(?:\s|\\\n)*(?P<arguments>\w+|\()",
+    re.DOTALL,
+)
+
+
+def _macro_edits(node: "Node") -> Iterator[Edit]:
+    """Launches in a macro's text, which the syntax tree does not hold."""
+    value = cuda_ast.field(node, "value")
+    text = cuda_ast.node_text(value)
+    for found in _MACRO_LAUNCH.finditer(text):
+        end, depth = found.end(), int(found["arguments"] == "(")
+        while depth and end < len(text):
+            depth += {"(": 1, ")": -1}.get(text[end], 0)
+            end += 1
+        assert value is not None
+        begins = value.start_byte + len(text[: found.start()].encode())
+        arguments = text[found.start("arguments") : end]
+        pieces = (found["kernel"].strip(), found["config"], arguments)
+        kernel, config, arguments = (re.sub(r"\\\s*\n", " ", piece) for piece in pieces)
+        made = f"emulator::launch(emulator::Config(__LINE__, {config}), [&] {{ {kernel} {arguments}; }})"
+        lost = "\\\n" * text.count("\n", found.start(), end)
+        yield begins, begins + len(text[found.start() : end].encode()), made + " " + lost
 
 
 def _loop(loop: "Node") -> Iterator[Edit]:
@@ -177,42 +270,6 @@ def _shared_declarations(declaration: "Node", name: str) -> Iterator[Edit]:
     yield declaration.end_byte, declaration.end_byte, " " + " ".join(behind)
 
 
-def _instructions(assembly: "Node") -> str:
-    """PTX as calls, an instruction's operands in their order."""
-    line = assembly.start_point.row + 1
-    pieces = [
-        " " if node.type == "escape_sequence" else cuda_ast.node_text(node)  # the ends of its lines
-        for node in cuda_ast.walk(cuda_ast.field(assembly, "assembly_code") or assembly)
-        if node.type in ("string_content", "escape_sequence")
-    ]
-    held = [
-        cuda_ast.node_text(cuda_ast.field(node, "value"))
-        for node in cuda_ast.walk(assembly)
-        if node.type in ("gnu_asm_output_operand", "gnu_asm_input_operand")
-    ]
-    code = "".join(pieces).strip()
-    scoped = code.startswith("{") and code.endswith("}")
-    code = code[1:-1] if scoped else code
-    predicates = PREDICATE.findall(code) if scoped else []
-    named = SPECIAL | {f"%{number}": operand for number, operand in enumerate(held)}
-    named |= {predicate: predicate for predicate in predicates}
-    calls = []
-    for instruction in filter(None, map(str.strip, PREDICATE.sub("", code).split(";"))):
-        name, _, operands = instruction.partition(" ")
-        # What is written to `_` nobody wants.
-        words = [word for word in re.split(r"[\s,{}\[\]]+", operands) if word not in ("", "_")]
-        wide = WGMMA.fullmatch(name)
-        if not (wide or name in PTX) or not all(word in named or word.isdecimal() for word in words):
-            raise unsupported_construct(f"inline PTX ({instruction})", line)
-        given = [named.get(word, word) for word in words]
-        # `__LINE__` and no number: it is the line in the file that the instruction stands in.
-        function = f"wgmma<{wide[1]}>" if wide else re.sub(r"[.:]+", "_", name)
-        calls.append(f"emulator::ptx::{function}({', '.join(['__LINE__'] * bool(wide) + given)})")
-    if predicates:
-        return f"[&] {{ bool {', '.join(predicates)}; {'; '.join(calls)}; }}()"
-    return f"({', '.join(calls)})" if calls else "((void)0)"
-
-
 def device_variables(source: str) -> Iterator[tuple[str, int]]:
     """The variables of a source's own in device memory, outside every namespace and class, by name and line."""
     for node in cuda_ast.parse(source).children:
@@ -247,8 +304,11 @@ def _include_edits(node: "Node", own: dict[str, str]) -> Iterator[Edit]:
     path = node.child_by_field_name("path")
     if path is None:
         return
-    included = PurePosixPath(cuda_ast.node_text(path).strip('<>"')).name
-    if included in own:
-        yield path.start_byte, path.end_byte, f'"{own[included]}"'
-    elif included in PROVIDED:
+    included = cuda_ast.node_text(path).strip('<>"')
+    name = PurePosixPath(included).name
+    if name in own:
+        yield path.start_byte, path.end_byte, f'"{own[name]}"'
+    elif included.startswith("cuda/std/"):
+        yield path.start_byte, path.end_byte, f"<{name}>"
+    elif name == ece408.HEADER or _HEADERS.fullmatch(included):
         yield node.start_byte, path.end_byte, ""

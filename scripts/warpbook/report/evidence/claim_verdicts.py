@@ -180,7 +180,7 @@ class ClaimVerdicts:
             met = abs(moved - amount) <= COUNTED * amount
             return replace(figure, says=HELD if met else SHORT if moved > 0 else REFUTED, claimed=amount)
         if figure.change is None:
-            raise UndecidedClaim("the baseline has no such figure")
+            raise UndecidedClaim("the baseline has no such value")
         return replace(figure, says=verdict_reason(claim, figure.change, self._still(claim.quantity)))
 
     def _still(self, quantity: str) -> float:
@@ -205,8 +205,8 @@ class ClaimVerdicts:
         for name in names:
             reasons = known[known.variant == name].reason
             if len(reasons):
-                return f"{name} has no such figure: {reasons.iloc[0]}"
-        return f"{' or '.join(dict.fromkeys(names))} has no such figure in the runs cited"
+                return f"{name} has no such value: {reasons.iloc[0]}"
+        return f"{' or '.join(dict.fromkeys(names))} has no such value in the cited runs"
 
     def _resource(self, quantity: str, variant: Variant, over: str) -> ClaimValue:
         before, after = (self._of_main_kernel(quantity, name) for name in (over, variant.name))

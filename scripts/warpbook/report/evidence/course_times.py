@@ -73,7 +73,7 @@ class CourseTimes:
             return [f"recorded in {run.run_id}, but {reason}"]
         rows = self.samples[self.samples.variant == variant.name]
         if rows.empty:
-            return [f"the run {run.run_id} holds no figure of it"]
+            return [f"the run {run.run_id} has no time of it"]
         told = list(rows[rows.status != "ok"].reason.unique())
         return [*told, *self._below_bound(variant)]
 

@@ -47,8 +47,9 @@ class JobDrift:
                 found.append(JobDifference(variant, job, layer, size, known.device, change))
         return found
 
-    def between_jobs(self, device: str, size: int | None = None) -> list[float]:
-        """How far op times of a device's variants differ between jobs, without sign, at a size where one is named.
+    def between_jobs(self, device: str, size: int | None = None, layer: str = "") -> list[float]:
+        """How far op times of a device's variants differ between jobs, without sign, at a size and on a layer where one
+        is named.
 
         Libraries are left out: one may choose another algorithm in each process.
         """
@@ -57,14 +58,15 @@ class JobDrift:
             for one in self.differences
             if one.device == device
             and size in (None, one.size)
+            and layer in ("", one.layer)
             and not self._scope.plan.variants[one.variant].header.peer
         ]
 
     @cached_method
-    def limit(self, variant: str, size: int) -> float:
-        """The drift that a comparison of a variant in a job of its own has to allow for: the largest seen of any at
-        that size, or of that variant there or, where it was not seen there, at any size."""
+    def limit(self, variant: str, size: int, layer: str) -> float:
+        """The drift that a comparison of a variant in a job of its own has to allow for: the largest seen of any on
+        that layer at that size, or of that variant there or, where it was not seen there, anywhere."""
         device = self._scope.plan.variants[variant].device
         own = [one for one in self.differences if one.variant == variant]
-        there = [one for one in own if one.size == size] or own
-        return max([*self.between_jobs(device, size), *(abs(one.change) for one in there)], default=0.0)
+        there = [one for one in own if (one.size, one.layer) == (size, layer)] or own
+        return max([*self.between_jobs(device, size, layer), *(abs(one.change) for one in there)], default=0.0)

@@ -131,7 +131,7 @@ class MissingData:
     def _held_by(self, device: str) -> str:
         run = self._scope.run_for(device)
         assert run is not None  # else nothing of a variant is there
-        return f"the run {run.run_id} holds no figure of it"
+        return f"the run {run.run_id} has no time of it"
 
     def _of_the_whole(self, variant: Variant) -> tuple[str, str] | None:
         """(status, reason) where nothing of a variant can be shown."""

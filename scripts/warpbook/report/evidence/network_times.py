@@ -67,7 +67,7 @@ class NetworkTimes:
         return {
             one.name: f"recorded in {run.run_id}, but {self.stale_reason(one)}"
             if one.name in held
-            else f"the run {run.run_id} holds no figure of it"
+            else f"the run {run.run_id} has no time of it"
             for one in whole_networks.discover().values()
             if one.name not in shown
         }
@@ -112,17 +112,6 @@ class NetworkTimes:
         is, or there are not both."""
         gain, ratio = self.gain(one, size), self.ratio(one.name, one.header.builds_on, size)
         return ratio if gain and ratio and not statistics.agree(gain, ratio) else None
-
-    def steps(self, one: Implementation) -> list[tuple[Implementation, Estimate]]:
-        """What an implementation gains over what it builds on, and so on down, at the largest size, as long as each was
-        taken in turn with the next."""
-        by_name = {each.name: each for each in self.recorded_implementations}
-        found: list[tuple[Implementation, Estimate]] = []
-        step: Implementation | None = one
-        while step and len(found) < len(by_name) and (gain := self.gain(step, self._scope.largest)):
-            found.append((step, gain))
-            step = by_name.get(step.header.builds_on)
-        return found
 
     @cached_method
     def ratio(self, name: str, over: str, size: int) -> Estimate | None:

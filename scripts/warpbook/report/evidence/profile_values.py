@@ -5,17 +5,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from warpbook.machine import available_profilers
 from warpbook.report.evidence.cache import cached_method
+from warpbook.report.evidence.layer_events import layer_events
 from warpbook.report.evidence.run_selection import Selection
 from warpbook.report.evidence.scope import Scope
 from warpbook.runs import tables
-
-GPU_KINDS = ("kernel", "memcpy_htod", "memcpy_dtoh", "memcpy_dtod", "memcpy_other", "memset")
-API_KINDS = ("api_runtime", "api_driver")
 
 
 @dataclass(frozen=True)
@@ -146,7 +143,7 @@ class ProfileValues:
         asked = asked[asked.weights == weights]
         if asked.empty:
             with_them = f" with the weights {weights}" if weights else ""
-            return f"it was not profiled{with_them} in the run that the figures come from"
+            return f"it was not profiled{with_them} in the cited run"
         return str(asked.reason.iloc[0])
 
     @cached_method
@@ -194,26 +191,6 @@ class ProfileValues:
         builds = run.table(tables.BUILDS) if run else tables.BUILDS.empty()
         arch = run.gpu["arch"] if run and run.gpu else ""
         return builds[(builds.variant == variant) & (builds.arch == arch)].set_index("kernel").shared_bytes
-
-
-def layer_events(events: pd.DataFrame, layer: str, variant: str) -> pd.DataFrame:
-    """The range of a layer in a traced program, the calls within it and the device's work that they started, in order
-    of start; nothing without one."""
-    kinds: Any = events.kind.to_numpy()
-    starts = events.start_ns.to_numpy()
-    held = np.flatnonzero(kinds == "range")
-    ranges = held[events.name.to_numpy()[held] == f"{layer} {variant}"][:1]
-    if not len(ranges):
-        return events.iloc[:0]
-    began, ended = starts[ranges[0]], events.end_ns.iloc[ranges[0]]
-    calls = np.flatnonzero((began <= starts) & (starts <= ended))
-    calls = calls[np.isin(kinds[calls], API_KINDS)]
-    numbers = events.correlation.to_numpy("int64", na_value=-1)
-    work = np.flatnonzero(np.isin(numbers, numbers[calls]))
-    work = work[np.isin(kinds[work], GPU_KINDS)]
-    places = np.concatenate([ranges, calls, work])
-    within: pd.DataFrame = events.take(places)
-    return within.sort_values("start_ns")
 
 
 def first_rows_covering(rows: list[ProfileRow], share: float = 0.9) -> list[ProfileRow]:

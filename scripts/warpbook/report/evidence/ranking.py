@@ -1,11 +1,20 @@
 """Which variants have sound figures, which of them stand for the rest, and which stand on each other."""
 
+from dataclasses import dataclass
 from functools import cached_property
 
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence.cache import cached_method
 from warpbook.report.evidence.scope import Scope
 from warpbook.report.evidence.time_series import Times
+
+
+@dataclass(frozen=True)
+class Composite:
+    """The fastest of ours on each layer, where these are several variants: parts and their times in ms by layer."""
+
+    parts: dict[str, Variant]
+    times_ms: dict[str, float]
 
 
 class Ranking:
@@ -54,35 +63,29 @@ class Ranking:
         if self.best is None:
             return {}
         found, size = {}, self._scope.largest
-        for layer, fastest in self._fastest_by_layer(self.best).items():
+        for layer, fastest in self._fastest_by_layer().items():
             over = self._times.speedup(fastest.name, layer, size, over=self.best.name)
             if over and over.verdict == "faster":
                 found[layer] = fastest
         return found
 
     @cached_property
-    def faster_peers(self) -> dict[str, Variant]:
-        """By layer, the FP32 library whose median there is less than that of the best over all layers by more than
-        what is called the same. Whether that is noise is not asked: a rival is to be given its best figure."""
-        if self.best_peer is None:
-            return {}
-        within, size = 1 + self._scope.config.measuring.equivalence_margin, self._scope.largest
-        found = {}
-        for layer, fastest in self._fastest_by_layer(self.best_peer).items():
-            least, best = (self._times.op(one.name, layer, size) for one in (fastest, self.best_peer))
-            if least and best and best.value > within * least.value:
-                found[layer] = fastest
-        return found
+    def composite(self) -> Composite | None:
+        """The best with each of `faster_variants` on its layer; None where there is none."""
+        if self.best is None or not self.faster_variants:
+            return None
+        parts = {layer: self.faster_variants.get(layer, self.best) for layer in self._scope.layer_names}
+        times = {layer: self._times.op(one.name, layer, self._scope.largest) for layer, one in parts.items()}
+        return Composite(parts, {layer: time.value for layer, time in times.items() if time})
 
-    def _fastest_by_layer(self, best: Variant) -> dict[str, Variant]:
-        """By layer, the FP32 variant of the least median among those that are ours, or libraries, as `best` is; it has
-        a figure there, and may have none elsewhere."""
+    def _fastest_by_layer(self) -> dict[str, Variant]:
+        """By layer, the FP32 variant of ours with the least median there; it may have no figure elsewhere."""
         size, found = self._scope.largest, {}
-        alike = [one for one in self._scope.compared_variants("gpu") if one.header.peer == best.header.peer]
+        ours = [one for one in self._scope.compared_variants("gpu") if not one.header.peer]
         for layer in self._scope.layer_names:
             times = [
                 (time.value, one)
-                for one in alike
+                for one in ours
                 if one.header.precision == "fp32" and (time := self._times.op(one.name, layer, size))
             ]
             found[layer] = min(times, key=lambda timed: timed[0])[1]
@@ -93,6 +96,12 @@ class Ranking:
         """The same of those that round their operands first, where it is faster than the best in FP32."""
         fastest = self._least([*self._ours(fp32=False), *([self.best] if self.best else [])])
         return fastest if fastest != self.best else None
+
+    @cached_property
+    def headliners(self) -> list[Variant]:
+        """The first kernel, each step from it to the best, the best that rounds its operands, and the best library."""
+        named = [self.naive, *(self.chain(self.best) if self.best else []), self.best_rounded, self.best_peer]
+        return list({one.name: one for one in named if one}.values())
 
     @cached_property
     def best_cpu(self) -> Variant | None:
@@ -133,7 +142,7 @@ class Ranking:
 
     @cached_property
     def chains(self) -> list[list[Variant]]:
-        """The cumulative chains of three steps or more, each as long as its optimizations go; longest first.
+        """Of the cumulative chains of three steps or more the longest and that to the best; longest first.
 
         That to the best starts where the study says: steps that `start` took away from it are taken back first.
         """
@@ -149,6 +158,7 @@ class Ranking:
         return [
             self._chain_from(self._scope.study.first_kernel, chain) if chain[-1] == self.best else chain
             for chain in shown
+            if chain[-1] == self.best or chain == shown[0]
         ]
 
     def _chain_from(self, start: str, chain: list[Variant]) -> list[Variant]:
@@ -159,13 +169,3 @@ class Ranking:
         if not shared:
             return chain
         return [*(step for step in reversed(behind) if step not in chain), *chain[chain.index(shared[-1]) :]]
-
-    @cached_property
-    def combinations(self) -> list[tuple[Variant, list[Variant]]]:
-        """Variants that join the ideas of others, with those others: what leaving one idea out costs."""
-        measured = {variant.name: variant for variant in self.measured_variants("gpu", peers=False)}
-        joined = [
-            (variant, [measured[part] for part in variant.header.combines if part in measured])
-            for variant in measured.values()
-        ]
-        return [(variant, parts) for variant, parts in joined if parts]

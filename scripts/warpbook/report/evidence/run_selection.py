@@ -9,6 +9,7 @@ from warpbook.kernels import whole_networks
 from warpbook.kernels.variants import Variant
 from warpbook.kernels.whole_networks import Implementation
 from warpbook.report.evidence.cache import cached_method
+from warpbook.report.evidence.impossible_times import Place, impossible_times
 from warpbook.report.evidence.scope import Scope
 from warpbook.runs import catalog, tables
 from warpbook.runs.catalog import Run
@@ -146,9 +147,32 @@ class Selection:
                 frame = frame[frame.device == device]
             elif device == "cpu":
                 continue  # only GPU programs are profiled
+            if device == "gpu" and table in (tables.SAMPLES, tables.OP_TIMES):
+                frame = self._refuse_impossible(frame)
             frames.append(frame[frame.variant.isin(self.usable(device, run))].assign(run_id=run.run_id))
         empty = tables.with_places(table.empty()).assign(run_id="")
         return pd.concat(frames, ignore_index=True) if frames else empty
+
+    @cached_property
+    def _impossible(self) -> dict[Place, str]:
+        """Why recorded GPU times of a variant on a layer at a size are refused."""
+        run = self._scope.gpu_run
+        if run is None or run.gpu is None:
+            return {}
+        called = [one for one in self._scope.compared_variants("gpu") if not one.course]
+        return impossible_times(run, self._scope.network.name, self._scope.layers, called)
+
+    def _refuse_impossible(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Rows of times, those refused that cannot be true."""
+        if not self._impossible:
+            return frame
+        places = zip(frame.variant, frame.layer, frame["size"], strict=True)
+        reasons = pd.Series([self._impossible.get(place, "") for place in places], index=frame.index)
+        refused = (reasons != "") & (frame.status == "ok")
+        return frame.assign(
+            status=frame.status.astype(str).mask(refused, "refused"),
+            reason=frame.reason.astype(str).mask(refused, reasons),
+        )
 
     def at_sizes(self, table: Table) -> pd.DataFrame:
         """The same at the study's sizes."""

@@ -28,6 +28,11 @@ class Scope:
         return self.network.cases
 
     @property
+    def frameworks_alone(self) -> bool:
+        """Whether the study stops before a kernel of ours."""
+        return not {"milestone_3", "milestone_4", "ladder"} & {*self.study.sections}
+
+    @property
     def problem(self) -> Problem:
         return self.network.problem
 
@@ -80,7 +85,7 @@ class Scope:
     def missing_reason(self, device: str) -> str:
         """Why there are no figures of a device; empty where there may be some."""
         if device == "cpu":
-            return "the configuration asks for no CPU figures (cpu: none)" if self.config.cpu == "none" else ""
+            return "the configuration asks for no CPU times (cpu: none)" if self.config.cpu == "none" else ""
         return "" if self.gpu_run else self.source.why
 
     def device_name(self, device: str) -> str:

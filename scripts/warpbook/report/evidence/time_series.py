@@ -9,6 +9,7 @@ import pandas as pd
 from warpbook.common import statistics, units
 from warpbook.common.statistics import Estimate
 from warpbook.kernels import lower_bounds
+from warpbook.kernels.variants import Variant
 from warpbook.problems.problem import Case
 from warpbook.report.evidence.cache import cached_method
 from warpbook.report.evidence.drift import JobDrift, Key
@@ -26,7 +27,7 @@ WIDEST = 1.5
 """The most that an interval's upper end may be of its lower one where a ratio is settled."""
 FEWEST = 3
 """The fewest samples that a settled ratio rests on."""
-INCONCLUSIVE = "not settled"
+INCONCLUSIVE = "inconclusive"
 
 
 @dataclass(frozen=True)
@@ -41,16 +42,21 @@ class Speedup:
     verdict: str
 
     @property
-    def is_conclusive(self) -> bool:
-        """Whether the interval, any drift between jobs within it, is narrow enough and of enough samples for one
-        number to be quoted."""
-        return self.ratio.n >= FEWEST and self.ratio.high <= WIDEST * self.ratio.low  # of no interval, neither compares
+    def doubt(self) -> str:
+        """Why no number is quoted: too few samples, or an interval, any drift between jobs within it, that is too
+        wide. Empty where one is."""
+        if self.ratio.n < FEWEST:
+            return "one sample" if self.ratio.n == 1 else f"{units.number_word(self.ratio.n)} samples"
+        if self.ratio.high <= WIDEST * self.ratio.low:  # of no interval, neither compares
+            return ""
+        return f"interval {units.ratio_interval(self.ratio)}"
 
     @property
     def plain_text(self) -> str:
-        """It in plain text with what is to be known of it: 21.2×† [13.8, 33.0] n 4 (not settled)."""
-        told = f"{units.ratio_and_interval(self.ratio, '' if self.paired else '†')} {units.sample_size([self.ratio])}"
-        return told if self.is_conclusive else f"{told} ({INCONCLUSIVE})"
+        """It in plain text: 21.2×† [19.8, 23.0] n 4, or inconclusive and why."""
+        if self.doubt:
+            return f"{INCONCLUSIVE} ({self.doubt})"
+        return f"{units.ratio_and_interval(self.ratio, '' if self.paired else '†')} {units.sample_size([self.ratio])}"
 
 
 class Times:
@@ -152,7 +158,7 @@ class Times:
         base, mine = (self._sound_times(name, layer, size, kind) for name in (over, variant))
         if not len(base) or not len(mine):
             return None
-        return self._separate_speedup(statistics.unpaired_ratio(base, mine), variant, over, size)
+        return self._separate_speedup(statistics.unpaired_ratio(base, mine), variant, over, size, [layer])
 
     @cached_method
     def total_speedup(self, variant: str, size: int, over: str | None = None, kind: str = "op") -> Speedup | None:
@@ -170,7 +176,35 @@ class Times:
         base_series, series = (self._sound_layers(name, size, kind) for name in (over, variant))
         if not base_series or not series:
             return None
-        return self._separate_speedup(statistics.ratio_of_sums(base_series, series, paired=False), variant, over, size)
+        ratio = statistics.ratio_of_sums(base_series, series, paired=False)
+        return self._separate_speedup(ratio, variant, over, size, layers)
+
+    def sum_over(self, parts: dict[str, Variant], size: int) -> Estimate | None:
+        """The time of the study's layers in `parts`, each by its own variant; None where one has no sound figure."""
+        variants = {one.name for one in parts.values()}
+        if len(variants) == 1 and [*parts] == self._scope.layer_names:
+            return self.total(variants.pop(), size)
+        if len(parts) == 1:
+            ((layer, one),) = parts.items()
+            return self.op(one.name, layer, size)
+        series = [self._sound_times(one.name, layer, size, "op") for layer, one in parts.items()]
+        return statistics.sum_of_medians(series) if all(map(len, series)) else None
+
+    def speedup_of_sum(self, parts: dict[str, Variant], over: str, size: int) -> Speedup | None:
+        """How many times faster the layers in `parts` are, each by its own variant, than by one other."""
+        variants, layers = {one.name for one in parts.values()}, [*parts]
+        if len(variants) == 1 and layers == self._scope.layer_names:
+            return self.total_speedup(variants.pop(), size, over)
+        if len(parts) == 1:
+            return self.speedup(variants.pop(), layers[0], size, over)
+        base = [self._sound_times(over, layer, size, "op") for layer in layers]
+        series = [self._sound_times(one.name, layer, size, "op") for layer, one in parts.items()]
+        if not all(map(len, [*base, *series])):
+            return None
+        ratio = statistics.ratio_of_sums(base, series, paired=False)
+        drift = max(self.drift.limit(one.name, size, layer) for layer, one in parts.items())
+        within = ratio.widen(max(drift, self._drift_of_sum(over, size, layers)))
+        return Speedup(within, False, self._verdict(within))
 
     def separate_total(self, variant: str, size: int, kind: str = "op") -> Speedup | None:
         """Its speedup over what it builds on by the times of each one's own job, where the paired one is not told by
@@ -180,7 +214,12 @@ class Times:
         if not paired or not paired.paired or not base or not mine:
             return None
         ratio = statistics.ratio_of_sums(base, mine, paired=False)
-        return None if statistics.agree(paired.ratio, ratio) else self._separate_speedup(ratio, variant, over, size)
+        layers = self._scope.layer_names
+        return (
+            None
+            if statistics.agree(paired.ratio, ratio)
+            else self._separate_speedup(ratio, variant, over, size, layers)
+        )
 
     def _verdict(self, ratio: Estimate) -> str:
         return statistics.verdict(ratio, self._scope.config.measuring.equivalence_margin)
@@ -188,15 +227,41 @@ class Times:
     def _paired_speedup(self, ratio: Estimate) -> Speedup:
         return Speedup(ratio, True, self._verdict(ratio))
 
-    def _separate_speedup(self, ratio: Estimate, variant: str, over: str, size: int) -> Speedup:
+    def _separate_speedup(self, ratio: Estimate, variant: str, over: str, size: int, layers: list[str]) -> Speedup:
         """A speedup of two that were timed in jobs of their own: nothing is concluded that their drift could make."""
-        within = ratio.widen(max(self.drift.limit(name, size) for name in (variant, over)))
+        within = ratio.widen(max(self._drift_of_sum(name, size, layers) for name in (variant, over)))
         return Speedup(within, False, self._verdict(within))
+
+    def _drift_of_sum(self, variant: str, size: int, layers: list[str]) -> float:
+        """The drift of a variant's time on layers together: each layer's counts by its share of that time."""
+        times = {layer: time.value for layer in layers if (time := self.op(variant, layer, size))}
+        return sum(self.drift.limit(variant, size, layer) * ms for layer, ms in times.items()) / sum(times.values())
 
     def fp32_bound_ms(self, layer: Case, size: int) -> float | None:
         """The least time that the GPU of the GPU's run allows the direct method in FP32; None where there is none."""
         gpu = self._scope.gpu_run.gpu if self._scope.gpu_run else None
         return lower_bounds.fp32_bound_ms(layer.at(size), gpu) if gpu else None
+
+    def method_bound_ms(self, variant: str, layer: Case, size: int) -> float | None:
+        """The least time that the GPU allows a variant's own method and precision; None where there is none.
+
+        A library's method is not known: it is taken to be direct unless the library is faster than that allows.
+        """
+        gpu = self._scope.gpu_run.gpu if self._scope.gpu_run else None
+        header, case = self._scope.plan.variants[variant].header, layer.at(size)
+        if gpu is None:
+            return None
+        known = lower_bounds.method_bound_ms(case, header, gpu)
+        if not header.peer or header.method == "direct":
+            return known
+        direct = lower_bounds.method_bound_ms(case, header.model_copy(update={"method": "direct"}), gpu)
+        time = self.op(variant, layer.name, size)
+        return direct if time and time.value >= direct else known
+
+    def total_method_bound_ms(self, variant: str, size: int) -> float | None:
+        """The same of all layers together."""
+        bounds = [self.method_bound_ms(variant, layer, size) for layer in self._scope.layers]
+        return None if None in bounds else sum(filter(None, bounds))
 
     def memory_bound_ms(self, layer: Case, size: int) -> float | None:
         """The least time that a layer's bytes take on that GPU; None where there is none."""

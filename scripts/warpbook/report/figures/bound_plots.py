@@ -2,78 +2,22 @@
 
 from collections.abc import Collection
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from warpbook.common import units
-from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import Evidence
 from warpbook.report.figures.labels import number_points
 from warpbook.report.figures.style import (
     DASHED,
     INK,
-    MARKERS,
-    MUTED,
     RULE,
     WIDTH_IN,
     case_title,
-    format_ratio,
     log_axis,
-    name_rows,
     note,
     value_axis,
     variant_look,
 )
 from warpbook.report.figures.svg_drawing import svg
-
-MOST_ROWS = 16  # of a panel
-
-
-def times_bound(ev: Evidence) -> str:
-    """How many times its lower bound each GPU variant takes on each layer at the largest size."""
-    shown, size = ev.ranking.fastest_first, ev.largest
-    half = (len(shown) + 1) // 2
-    parts = [shown[:half], shown[half:]] if len(shown) > MOST_ROWS else [shown]
-    figure = Figure(figsize=(WIDTH_IN, 0.7 + 0.125 * len(parts[0])), layout="constrained")
-    panels = figure.subplots(1, len(parts), sharex=True, squeeze=False)[0]
-    for axes, part in zip(panels, parts, strict=True):
-        _times_bound(ev, axes, part)
-        axes.axvline(1, color=INK, linewidth=0.9, linestyle=DASHED)
-        axes.set_xscale("log")
-        value_axis(axes, "x")
-        # From the top down, so that the two panels are read one after the other.
-        name_rows(axes, [variant.name for variant in part], top=0.8)
-        axes.set_ylim(len(parts[0]) - 0.4, -0.8)
-    for layer, marker in zip(ev.layers, MARKERS, strict=False):
-        panels[0].plot(
-            [], [], marker, color=MUTED, label=f"{layer.name} (bound: {ev.times.limiting_resource(layer, size)})"
-        )
-    left, right = panels[0].get_xlim()
-    panels[0].set_xlim(left / 6, right * 1.5)
-    for axes in panels:
-        log_axis(axes.xaxis, format_ratio)
-        axes.set_xlabel("Kernel time over the bound")
-    figure.legend(loc="outside lower center", ncols=3)
-    return svg(figure)
-
-
-def _times_bound(ev: Evidence, axes: Axes, shown: list[Variant]) -> None:
-    for place, variant in enumerate(shown):
-        colour, _ = variant_look(ev, variant)
-        points = []
-        for layer, marker in zip(ev.layers, MARKERS, strict=False):
-            kernels, bound = (
-                ev.times.op(variant.name, layer.name, ev.largest, kind="gpu"),
-                ev.times.fp32_bound_ms(layer, ev.largest),
-            )
-            if kernels and bound:
-                points.append((kernels.value / bound, marker))
-        for number, (times, marker) in enumerate(sorted(points)):
-            axes.plot(times, place, marker, color=colour)
-            # Outwards, where they are clear of the other point and of the rows above and below.
-            side, align = (-6, "right") if number == 0 and len(points) > 1 else (6, "left")
-            box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
-            note(axes, units.ratio(times), (times, place), (side, 0), ha=align, fontsize=6, color=MUTED, bbox=box)
 
 
 def roofline(ev: Evidence, named: Collection[str]) -> str:

@@ -14,7 +14,7 @@ from warpbook.report.figures.svg_drawing import svg
 def times_by_size(ev: Evidence, shown: list[Implementation]) -> str:
     """GPU time from images to labels, logarithmic both ways; ours in colour, frameworks in grey, darker in FP32, and
     dotted where one builds on another of its precision. Of several sizes, one alone is a larger marker and named so."""
-    figure = Figure(figsize=(WIDTH_IN, 2.4), layout="constrained")
+    figure = Figure(figsize=(WIDTH_IN, 1.9), layout="constrained")
     axes = figure.subplots()
     of_kind = {True: 0, False: 0}
     for one in shown:

@@ -1,13 +1,11 @@
 """Ratios with their intervals: of one variant, of a variant over its own copy, of one run over another."""
 
-import math
-
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from warpbook.common import units
 from warpbook.report.comparison import Comparison
-from warpbook.report.evidence import Evidence, Speedup
+from warpbook.report.evidence import Evidence
 from warpbook.report.figures.style import (
     INK,
     MUTED,
@@ -21,40 +19,6 @@ from warpbook.report.figures.style import (
     value_axis,
 )
 from warpbook.report.figures.svg_drawing import svg
-
-
-def interval_span(speedups: list[Speedup]) -> tuple[float, float]:
-    """The ends of an axis that holds the intervals of all these speedups, and 1."""
-    ends = [end for one in speedups for end in (one.ratio.value, one.ratio.low, one.ratio.high) if math.isfinite(end)]
-    low, high = min([0.97, *ends]), max([1.03, *ends])
-    margin = (high / low) ** 0.06
-    return low / margin, high * margin
-
-
-def interval(speedup: Speedup, span: tuple[float, float], equivalence_margin: float) -> str:
-    """One speedup with its interval on a logarithmic axis from `span`, small enough for a cell of a table.
-
-    Grey: within `equivalence_margin` of 1. A hollow marker: not paired.
-    """
-    width, height = 120.0, 10.0
-
-    def at(value: float) -> float:
-        low, high = (math.log(end) for end in span)
-        return round((math.log(value) - low) / (high - low) * width, 2)
-
-    ratio, colour = speedup.ratio, VERDICTS[speedup.verdict]
-    left, right = at(1 - equivalence_margin), at(1 + equivalence_margin)
-    parts = [
-        f'<rect x="{left}" y="0" width="{max(0.4, right - left):.2f}" height="{height}" fill="{RULE}"/>',
-        f'<path d="M{at(1)} 0V{height}" stroke="{INK}" stroke-width="0.7"/>',
-    ]
-    if math.isfinite(ratio.low):
-        ends = f"M{at(ratio.low)} 5H{at(ratio.high)}M{at(ratio.low)} 2.6V7.4M{at(ratio.high)} 2.6V7.4"
-        parts.append(f'<path d="{ends}" stroke="{colour}" stroke-width="1" fill="none"/>')
-    inside = colour if speedup.paired else "white"
-    parts.append(f'<circle cx="{at(ratio.value)}" cy="5" r="2.2" fill="{inside}" stroke="{colour}" stroke-width="1"/>')
-    view = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {view}>{"".join(parts)}</svg>'
 
 
 def aa_tests(ev: Evidence) -> str:

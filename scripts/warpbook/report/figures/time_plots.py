@@ -62,7 +62,7 @@ def op_times(ev: Evidence) -> str:
         axes.set_xlim(0, 1.22 * max(estimate.value for estimate in times if estimate))
         axes.set_xlabel("Op time, ms")
         value_axis(axes, "x")
-        name_rows(axes, [variant.name for variant in shown], top=0.9)
+        name_rows(axes, [variant.stem for variant in shown], top=0.9)
     return svg(figure)
 
 

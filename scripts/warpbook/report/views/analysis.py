@@ -1,7 +1,6 @@
 """The chapter on hardware counters: what bounds each variant's longest kernel."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from markupsafe import Markup
 
@@ -102,30 +101,30 @@ def _coverage(ev: Evidence, counted: list[str]) -> str:
     older, whole = run is not ev.gpu_run, "network" if ev.is_network else "study"
     changed = " there, or whose sources are others today" if older else ""
     without = (
-        f"; none are of {', '.join(others)}, whose programs were not watched on this {whole}{changed}" if others else ""
+        f"; none are of {', '.join(others)}, whose programs were not profiled on this {whole}{changed}"
+        if others
+        else ""
     )
-    which = "every variant with a figure" if not others else ", ".join(counted)
-    said = f"They are of the run {run.run_id} and the {whole} {ev.network.name}: of {which}{without}."
+    which = "every variant with a time" if not others else ", ".join(counted)
+    said = f"The counters are of the run {run.run_id} and the {whole} {ev.network.name}: of {which}{without}."
     return f"{said} The run {ev.gpu_run.run_id}, which the times are of, holds none." if older else said
 
 
 def _roofline(ev: Evidence, counted: list[CountedLayer]) -> Figure:
     hollow = (
-        "; hollow points are of variants that do fewer operations than the direct method, or in TF32 or FP16, whose "
-        "peaks are higher: they may lie above the roof"
+        ". Hollow points are variants of fewer operations or of TF32 or FP16, whose peaks are higher; they may lie above the roof"
         if not all(variant.header.sums_in_fp32 for variant, *_ in counted)
         else ""
     )
     return Figure(
         "analysis-roofline",
-        figures.bound_plots.roofline(ev, _headline_variants(ev)),
+        figures.bound_plots.roofline(ev, [one.name for one in ev.ranking.headliners]),
         f"Rate against arithmetic intensity of every variant's call on each {ev.case_word}, under the roof of copy bandwidth and "
         "FP32 peak.",
-        "Roofline: operations a second against operations for each byte that DRAM moves, logarithmic, over all kernels "
-        "of each variant's call, not the longest alone; numbered are the variants of the table above; the small grey "
-        f"points are the others, whose figures are in the supplement. {_roof(ev)} "
-        f"Operations are the useful ones, those of the direct method on the {ev.case_word}, whatever a call does for "
-        f"them{hollow}. Reading alone is faster than copying, so that a point may lie above the slope."
+        f"Roofline: useful operations a second against useful operations for each byte of DRAM traffic, of each variant's whole call. "
+        "Numbers name the variants of the table above; small grey points are the others, which the supplement lists. "
+        f"{_roof(ev)} Useful operations are those of the direct method on the {ev.case_word}{hollow}. Reading alone is faster "
+        "than copying, so a point may lie above the slope."
         f"{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
     )
 
@@ -147,14 +146,11 @@ def _roof(ev: Evidence) -> str:
 def _kernels(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str], at_size: str) -> HtmlTable:
     return HtmlTable(
         "analysis-table",
-        f"The longest kernel of each variant on each {ev.case_word}, {at_size} on {ev.device_name('gpu')}: throughput of "
-        "the multiprocessors, cycles in which their schedulers issue, throughput of the L1 cache with shared memory, "
-        "of L2, of DRAM and of the memory system as a whole, in percent of their peaks; occupancy, achieved and at "
-        "most; what warps wait for most, in Nsight Compute's words, with its share of their time, and where it is "
-        "more, the share in which they could issue and another warp did (not selected). Of the whole call: useful "
-        f"operations, those of the direct method on the {ev.case_word}, a second and for each byte that DRAM moves, whatever "
-        "unit does them; FP32 operations done for each useful one, more than 1 where some are on padding, less where "
-        "the method does fewer or tensor cores and half precision do them."
+        f"The longest kernel of each variant on each {ev.case_word}, {at_size} on {ev.device_name('gpu')}. In percent of their peaks: "
+        "the multiprocessors, their schedulers' issue, L1 with shared memory, L2, DRAM, and the memory system. Occupancy: "
+        "achieved and theoretical. Largest stall: what warps wait for most, in Nsight Compute's words, as a share of their "
+        "time; “not selected” where another warp issued. Useful operations are those of the direct method, for the whole call. "
+        "FP32 done: FP32 operations for each useful one; padding makes it more than 1, tensor cores and FP16 less."
         f"{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
         (
             *words("Variant", ev.case_word.capitalize(), "Kernel"),
@@ -213,9 +209,8 @@ def bound_text(call: CountedCall) -> str:
 def _bounds(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str]) -> HtmlTable:
     return HtmlTable(
         "analysis-bound",
-        "What bounds each kernel, by rule: the unit nearest its peak bounds it from "
-        f"{counters.HIGH:.0f} % on, and in part from {counters.LOW:.0f} % on; below, latency does. The L1 cache's "
-        "throughput is of the cycles in which it was active, the others' of all."
+        f"What bounds each kernel: the unit nearest its peak from {counters.HIGH:.0f} % on, in part from {counters.LOW:.0f} % on; "
+        "below that, latency. L1 throughput is of the cycles in which L1 was active; the others are of all cycles."
         f"{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
         words("Variant", ev.case_word.capitalize(), "What bounds it"),
         tuple((labels[variant.name], layer.name, bound_text(call)) for variant, layer, call in counted),
@@ -223,16 +218,9 @@ def _bounds(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str]) -
     )
 
 
-def _headline_variants(ev: Evidence) -> list[str]:
-    """The first kernel, each step from it to the best, the best of rounded operands, and the fastest library."""
-    ranking = ev.ranking
-    named = [ranking.naive, *(ranking.chain(ranking.best) if ranking.best else []), ranking.best_rounded]
-    return list(dict.fromkeys(one.name for one in [*named, ranking.best_peer] if one))
-
-
 def _few(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str]) -> HtmlTable:
     copy = ev.counters.gpu["copy_gb_per_s"]
-    places = {name: place for place, name in enumerate(_headline_variants(ev))}
+    places = {name: place for place, name in enumerate([one.name for one in ev.ranking.headliners])}
     shown = sorted((one for one in counted if one[0].name in places), key=lambda one: places[one[0].name])
     return HtmlTable(
         "analysis-few",
@@ -247,13 +235,10 @@ def _few(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str]) -> H
 def busy_caption(of_all: str, of_one: str, copy_gb_per_s: float) -> str:
     """What the columns BUSY_HEAD tell, the sums `of_all` and the shares `of_one`."""
     return (
-        f"Of {of_all}: instructions, a warp's as one, and among them FP32 FMAs and those of the tensor pipe, which "
-        f"takes a few others too. Of {of_one}, each in percent of a peak of its own: issue of the schedulers' "
-        "cycles, pipes of the busiest pipe's rate, L1 with shared memory, L2 and DRAM of what each can move. DRAM over "
-        f"copy is DRAM's rate over that of a plain copy, {units.significant(copy_gb_per_s / 1e3, 3)}\u202fTB/s as "
-        "measured, which is below DRAM's peak: a kernel may come near it, and L2 bound it. Bold bounds a kernel, by "
-        f"rule: what is nearest its peak from {counters.HIGH:.0f} % on, in part from {counters.LOW:.0f} %; below, "
-        "latency."
+        f"Of {of_all}: warp instructions, and the shares of FP32 FMAs and of the tensor pipe among them. Of {of_one}, in percent "
+        "of each unit's own peak: instruction issue, arithmetic pipes, L1 with shared memory, L2 and DRAM. DRAM over copy: DRAM's "
+        f"rate over that of a plain copy, {units.significant(copy_gb_per_s / 1e3, 3)}\u202fTB/s as measured. Bold: the unit above "
+        f"{counters.HIGH:.0f} % of its peak bounds the kernel ({counters.LOW:.0f} to {counters.HIGH:.0f} %: in part; below: latency)."
     )
 
 
@@ -273,21 +258,10 @@ def busy_cells(call: CountedCall, copy_gb_per_s: float) -> tuple[Cell, ...]:
 
 
 def _notes(ev: Evidence) -> list[str]:
-    run = ev.selection.run_with(tables.COUNTERS)
-    assert run is not None  # which the counters are of
     notes = [
         f"No hardware counters{' of ' + ', '.join(places) if ev.counters.counted else ''}: {reason}."
         for reason, places in ev.counters.uncounted.items()
     ]
     if ev.counters.unread:
         notes.append(f"Nsight Compute gave no reading of {', '.join(ev.counters.unread)}.")
-    start = f"{ev.network.name}-"
-    reports = (name for name in run.record.get("reports_left_out", []) if name.endswith(".ncu-rep"))
-    left_out = [Path(name).stem.removeprefix(start) for name in reports if name.startswith(start)]
-    if left_out:
-        every = len(left_out) == len({one.name for one, *_ in ev.counters.counted})
-        named = "any variant" if every else units.join_some(left_out, MOST_NAMED)
-        notes.append(
-            f"The run's archive has no room for Nsight Compute's own reports of {named}; it does have their counters."
-        )
     return notes

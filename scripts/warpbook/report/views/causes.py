@@ -1,4 +1,4 @@
-"""Why the best kernel is faster than the naive one: what bounds either, and how many instructions each takes."""
+"""Why the best kernel is faster than the naive one, and what its counters suggest to try next."""
 
 from warpbook.common import units
 from warpbook.kernels.variants import Variant
@@ -9,26 +9,62 @@ from warpbook.report.evidence import Evidence
 LEAST_TENSOR = 5.0
 """Percent of instructions on the tensor pipe, below which they need not be tensor cores' products: it takes others."""
 
+NAMES = {
+    counters.DRAM: "DRAM",
+    counters.L2: "L2",
+    counters.L1: "L1 and shared memory",
+    counters.SM: "the arithmetic pipes",
+    counters.ISSUE: "instruction issue",
+}
+REMEDIES = {
+    counters.DRAM: "fuse it with its neighbours, so that fewer bytes move",
+    counters.L2: "larger blocks, so that L2 delivers each value less often",
+    counters.L1: "larger register tiles, so that each value from shared memory feeds more multiply-adds",
+    counters.SM: "tensor cores, or a method of fewer operations",
+    counters.ISSUE: "wider loads and larger tiles, so that fewer instructions serve each multiply-add",
+}
+LATENCY_REMEDY = "asynchronous copies or more warps, so that more loads are in flight"
+
 Calls = dict[str, CountedCall]
 """A variant's counted calls by layer."""
 
 
-def cause_sentences(ev: Evidence, best: Variant) -> str:
-    """What bounds the naive kernel and what the best one, without a full stop; empty where no counters of the best were
-    read."""
-    naive = ev.ranking.naive
-    after = _calls(ev, best)
-    before = _calls(ev, naive) if naive and naive != best else {}
+def cause_sentence(ev: Evidence, best: Variant) -> str:
+    """How many instructions the best kernel saves and which unit is its busiest, without a full stop; empty where no
+    counters of it were read."""
+    naive, after = ev.ranking.naive, _calls(ev, best)
     if not after:
         return ""
-    if naive is None or before.keys() != after.keys():
-        return f"{best.name} is bound {_bounds(after)}"
-    fma = counters.instruction_share(before.values(), counters.FFMA)
-    of_fma = f"; {units.percent(fma / 100, 0)} of its instructions are FP32 multiply-adds" if fma else ""
-    return (
-        f"{naive.name} is bound {_bounds(before)}{of_fma}. {best.name}{_instruction_ratio(before, after)} is "
-        f"bound {_bounds(after)}"
-    )
+    before = _calls(ev, naive) if naive and naive != best else {}
+    busiest = [
+        f"{NAMES[unit]}{f' on {layer}' if len(after) > 1 else ''} ({units.percent(call.longest.values[unit] / 100, 0)})"
+        for layer, call in after.items()
+        if (unit := counters.nearest_peak(call.longest))
+    ]
+    words = f"he busiest unit is {units.join_all(busiest)}"
+    saved = _instruction_ratio(before, after) if naive and before.keys() == after.keys() else ""
+    return f"It executes {saved} fewer instructions than {naive.stem}; t{words}" if naive and saved else f"T{words}"
+
+
+def next_sentence(ev: Evidence, best: Variant) -> str:
+    """What to try on the layer that is farthest from its bound, by its counters; empty where there are none."""
+    far = {
+        layer.name: bound / time.value
+        for layer in ev.layers
+        if (time := ev.times.op(best.name, layer.name, ev.largest))
+        and (bound := ev.times.method_bound_ms(best.name, layer, ev.largest))
+    }
+    if not far:
+        return ""
+    layer = min(far, key=lambda name: far[name])
+    call = _calls(ev, best).get(layer)
+    if call is None:
+        return f"Read the hardware counters of {best.stem}: snakemake --cores 1 count --config study={ev.name}"
+    unit = counters.nearest_peak(call.longest)
+    latency = call.longest.values[unit] < counters.LOW
+    where = f"{layer} runs at {units.percent(far[layer], 0)} of its bound"
+    limit = "latency limits it" if latency else f"{NAMES[unit]} is the busiest unit"
+    return f"{where} and {limit}: try {LATENCY_REMEDY if latency else REMEDIES[unit]}"
 
 
 def _calls(ev: Evidence, variant: Variant) -> Calls:
@@ -36,27 +72,9 @@ def _calls(ev: Evidence, variant: Variant) -> Calls:
     return {layer: call for layer, call in calls.items() if call and counters.nearest_peak(call.longest)}
 
 
-def _bounds(calls: Calls) -> str:
-    """What bounds calls, once where it is the same: by instruction issue (conv1 84 %, in part conv2 79 % of cycles)."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    for layer, call in calls.items():
-        degree, name, share = counters.short_bound(call.longest)
-        found.setdefault(name, []).append((degree, f"{layer} {share}" if len(calls) > 1 else share))
-    return " and ".join(_bound(name, shares) for name, shares in found.items())
-
-
-def _bound(name: str, shares: list[tuple[str, str]]) -> str:
-    of = "cycles" if name == counters.UNITS[counters.ISSUE] else "peak"
-    if len({degree for degree, _ in shares}) == 1:
-        return f"{shares[0][0]}by {name} ({', '.join(share for _, share in shares)} of {of})"
-    return f"by {name} ({', '.join(degree + share for degree, share in shares)} of {of})"
-
-
 def _instruction_ratio(before: Calls, after: Calls) -> str:
     """How many times fewer instructions calls take than others; empty where they do not, or none were read."""
     instructions, left = (counters.total(calls.values(), counters.INSTRUCTIONS) for calls in (before, after))
     if not instructions or not left or instructions < (1 + counters.UNCHANGED_WITHIN) * left:
         return ""
-    tensor = counters.instruction_share(after.values(), counters.TENSOR) or 0.0
-    among = f", {units.percent(tensor / 100, 0)} on tensor cores," if tensor >= LEAST_TENSOR else ""
-    return f" takes {units.significant(instructions / left, 2)} times fewer instructions{among} and"
+    return f"{units.significant(instructions / left, 2)} times"

@@ -12,13 +12,14 @@ from warpbook.common import statistics, units
 from warpbook.common.statistics import Estimate
 from warpbook.common.units import MISSING
 from warpbook.course.program_output import ProgramOutput
-from warpbook.report import figures
 from warpbook.report.evidence import INCONCLUSIVE, Speedup
 from warpbook.report.evidence.submission_evidence import JudgedFile
+from warpbook.report.evidence.time_series import FEWEST, WIDEST
 
 _TIME_CELL = Markup('<span class="nowrap">{}{}</span>')
 _INTERVAL = Markup(' <span class="interval">{}</span>')
 _VERDICT_CELL = Markup('<span class="{}">{}</span>')
+_UNSURE = _VERDICT_CELL.format("ambiguous", INCONCLUSIVE)
 _CODE = Markup("<code>{}</code>")
 _IN_BACKTICKS = re.compile(r"`([^`]+)`")
 # A ratio of times that were not taken in turn.
@@ -62,41 +63,47 @@ def run_spread(elapsed_s: Iterable[float]) -> str:
     return f"[{units.seconds(found.low)}, {units.seconds(found.high)}] {units.sample_size([found])}"
 
 
+def headline_ratio(speedup: Speedup) -> str:
+    """A conclusive speedup for a sentence: no more digits than its interval supports, and few."""
+    return min(units.ratio(speedup.ratio.value), units.ratio_beside_interval(speedup.ratio), key=len)
+
+
 def speedup_cell(speedup: Speedup | None) -> str:
-    """A speedup with its interval and the number of samples: 1.140× [1.138, 1.142] n 300. Behind one that no headline
-    card would have as a figure stand the card's words."""
+    """A speedup with its interval and the number of samples, 1.140× [1.138, 1.142] n 300, or why it is inconclusive."""
     if speedup is None:
         return MISSING
+    if speedup.doubt:
+        return f"{_UNSURE} ({speedup.doubt})"
     ratio = speedup.ratio
-    alone = ratio.n == 1
-    interval = (
-        f"(one sample, {INCONCLUSIVE})" if alone else f"{units.ratio_interval(ratio)} {units.sample_size([ratio])}"
-    )
-    unsettled = "" if alone or speedup.is_conclusive else f" ({INCONCLUSIVE})"
+    interval = f"{units.ratio_interval(ratio)} {units.sample_size([ratio])}"
     dagger = Markup("") if speedup.paired else _UNPAIRED
-    return _TIME_CELL.format(units.ratio_beside_interval(ratio), dagger + _INTERVAL.format(interval)) + unsettled
+    return _TIME_CELL.format(units.ratio_beside_interval(ratio), dagger + _INTERVAL.format(interval))
 
 
 def ratio_cell(speedup: Speedup | None) -> str:
-    """A speedup without its interval, in its verdict's colour, for a table that draws the interval."""
+    """A speedup without its interval, in its verdict's colour, or that it is inconclusive: `doubt_note` says why."""
     if speedup is None:
         return MISSING
+    if speedup.doubt:
+        return _UNSURE
     return _VERDICT_CELL.format(speedup.verdict, units.ratio(speedup.ratio.value)) + (
         "" if speedup.paired else _UNPAIRED
+    )
+
+
+def doubt_note(cells: Iterable[str]) -> str:
+    """What a caption says where some cell is inconclusive."""
+    if _UNSURE not in cells:
+        return ""
+    return (
+        f" Inconclusive: fewer than {units.number_word(FEWEST)} samples, or an interval whose ends differ by a factor of "
+        f"more than {WIDEST}."
     )
 
 
 def verdict_cell(speedup: Speedup | None) -> str:
     """What a speedup and its interval allow to say, in its colour."""
     return _VERDICT_CELL.format(speedup.verdict, speedup.verdict) if speedup else MISSING
-
-
-def interval_cell(speedup: Speedup | None, span: tuple[float, float], equivalence_margin: float) -> str:
-    """A speedup and its interval drawn on an axis from span[0] to span[1]; empty where there is none."""
-    if speedup is None:
-        return ""
-    alt = f"Speedup {units.ratio_beside_interval(speedup.ratio)}, interval {units.ratio_interval(speedup.ratio)}"
-    return picture("interval", figures.ratio_plots.interval(speedup, span, equivalence_margin), alt)
 
 
 def picture(kind: str, svg: str, alt: str) -> Markup:

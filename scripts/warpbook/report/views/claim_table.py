@@ -60,7 +60,7 @@ def claim_table_view(ev: Evidence) -> ClaimSection | None:
 
 def full_claim_table(ev: Evidence) -> HtmlTable | None:
     """Every claim, for the supplement; None where there is none."""
-    caption = "Every claim: its words, the test made of them, the verdict, and the figures or why there are none."
+    caption = "Every claim: its words, the test made of them, the verdict, and the values or why there are none."
     return _claims_table(ev, "claims-all", caption, ev.claims.judged) if ev.claims.judged else None
 
 
@@ -121,9 +121,9 @@ def claims_by_verdict(ev: Evidence, variant: str) -> tuple[VerdictWords, ...]:
 def _claims_table(ev: Evidence, id: str, caption: str, judged: list[JudgedClaim]) -> HtmlTable:
     return HtmlTable(
         id,
-        f"{caption} A change is over the variant named beside, a value of the variant itself: a test may hold for one "
-        f"and not for another. At {ev.at_size(ev.largest)} where a figure names no number.{_counter_run(ev)}",
-        words("Variant", "Expected", "Tested", "Verdict", "Figures"),
+        f"{caption} Column 1 names the variant that a change is measured against. Values are at {ev.at_size(ev.largest)} unless "
+        f"they name another size.{_counter_run(ev)}",
+        words("Variant", "Expected", "Tested", "Verdict", "Values"),
         tuple(
             (
                 _compared_with(ev, one),
@@ -160,12 +160,17 @@ def _claim_words(judged: JudgedClaim) -> str:
     return f"“{claim.says}”" if claim.says else ""
 
 
+_PLURAL = {"falls": "fall", "rises": "rise", "stays": "stay"}
+
+
 def claim_words(claim: Claim) -> str:
     """A claim in words: op time falls by at least 10 %, where C ≥ 2, more than where C = 1."""
     if claim.undecidable:
         return ""
     quantity = QUANTITIES.get(claim.quantity) or counters.describe_metric(claim.quantity)
-    parts = [f"{quantity} {claim.change}{_by(claim)}" if claim.change else f"{quantity}: {_value(claim)}"]
+    several = claim.quantity in counters.NAMES and not quantity.startswith("throughput")
+    verb = _PLURAL[claim.change] if several and claim.change else claim.change
+    parts = [f"{quantity} {verb}{_by(claim)}" if claim.change else f"{quantity}: {_value(claim)}"]
     if claim.where.words:
         parts.append(f"where {claim.where.words}")
     if claim.more_than:

@@ -101,10 +101,9 @@ def _context(ev: Evidence) -> HtmlTable | None:
         return None
     return HtmlTable(
         "course-context",
-        "For comparison, and none of it of this submission: how long kernels that are built into Warpbook take at "
-        f"{units.count(context.images)} images on {context.gpu}, another GPU than the course's, by the archived run "
-        f"{context.run_id}. Op time: the call, the L2 cache overwritten before; layer times: with copies from and to "
-        "page-locked memory. Medians.",
+        f"For comparison: times of kernels that are built into Warpbook, at {units.count(context.images)} images on {context.gpu}, "
+        f"which is not the course's GPU (archived run {context.run_id}). Op time: the call, the L2 cache overwritten before. Layer "
+        "times: with copies from and to page-locked memory. Medians.",
         (
             *words("Kernel", "What it is"),
             *numbers(*_op_times(ev), "Their sum", "Layer times, added"),

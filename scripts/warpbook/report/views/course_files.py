@@ -77,9 +77,9 @@ def _comparison_table(ev: Evidence, files: list[Variant]) -> HtmlTable:
     return HtmlTable(
         "course-beside",
         f"Files of the course beside the variants of this study at {units.count(largest)} images on "
-        f"{ev.device_name('gpu')}: medians with half the 95 % interval and the number of samples. Of a file, Op "
-        "Time and Layer Time as the course takes them; of the others, the call with the L2 cache overwritten before, "
-        "and with copies from page-locked memory that is allocated already.",
+        f"{ev.device_name('gpu')}: medians with half the 95 % interval and the number of samples. A file has Op "
+        "Time and Layer Time as the course takes them. The others have the call with the L2 cache overwritten before, "
+        "and the call with copies from page-locked memory.",
         (
             *words("Variant", "What it is"),
             *numbers(*(f"Op Time, {layer}" for layer in ev.layer_names)),

@@ -135,7 +135,7 @@ def _times(ev: Evidence, name: str, over: str) -> HtmlTable | None:
         f"course-times-{name}",
         f"{name} and its baseline on {ev.device_name('gpu')}, both layers added: the course's Op Time, and its Layer "
         "Time, which holds what prolog and epilog do, with the baseline's over each. Where the work is in the prolog, "
-        f"Layer Time alone means something. The two were timed one after the other; {units.MISSING}: no sound figure.",
+        f"Layer Time alone means something. The two were timed one after the other; {units.MISSING}: no valid time.",
         numbers("Batch", "Baseline, op", "Op Time", "Ratio", "Baseline, layer", "Layer Time", "Ratio"),
         tuple(rows),
     )

@@ -59,7 +59,7 @@ def _facts(ev: Evidence) -> tuple[Fact, ...]:
         Fact("Points claimed", str(points), f"{sound} of them by a file that is right; {_possible(ev)} possible"),
         Fact("Op times of the final file", units.time(total.value), f"on {ev.device_name('gpu')}")
         if total
-        else Fact("Op times of the final file", "not measured", "there is no sound figure here", "name"),
+        else Fact("Op times of the final file", "not measured", "there is no valid time here", "name"),
     )
 
 

@@ -8,154 +8,189 @@ from warpbook.harness import precision
 from warpbook.kernels.variants import Variant
 from warpbook.report.comparison import Comparison
 from warpbook.report.evidence import Evidence
-from warpbook.report.views import borrowed_run, causes, cell_markup, whole_network
-from warpbook.report.views.components import Cell
+from warpbook.report.views import borrowed_run, causes, cell_markup, claim_table
+from warpbook.report.views.components import Cell, HtmlTable, words
 from warpbook.runs import catalog, tables
 from warpbook.runs.tables import PRECISION
 
-
-@dataclass(frozen=True)
-class HeadlineSpeedup:
-    """A speedup of a variant over another: of all layers, and of each where there are several."""
-
-    name: str
-    over: str
-    whole: Cell
-    layers: tuple[tuple[str, Cell], ...]
+NOTABLE = 0.1
+"""The share of a program's time from which a kernel can change that time visibly."""
 
 
 @dataclass(frozen=True)
-class FasterOnLayer:
-    """A variant that is faster on one layer than the best over all of them. speedup: of one of ours over our best, of
-    our best over a library."""
+class Finding:
+    """One sentence without an interval, and the word that it hangs from."""
 
-    layer: str
-    name: str
-    time: Cell
-    speedup: Cell
-
-
-@dataclass(frozen=True)
-class TestSummary:
-    """Tests passed by the best kernel and by all measured variants, and how many of these passed every one.
-
-    worst: the largest error over its tolerance; labels: predicted otherwise than by the reference, None where none was
-    predicted; beside_direct: how the best kernel's error compares with the direct convolution's, as a sentence.
-    """
-
-    passed: int
-    tests: int
-    variants: int
-    sound: int
-    worst: str
-    labels: int | None
-    beside_direct: str
-
-
-@dataclass(frozen=True)
-class ProgramTime:
-    """A whole program and its time."""
-
-    name: str
-    elapsed: Cell
+    label: str
+    text: str
 
 
 @dataclass(frozen=True)
 class ExecutiveView:
-    """idea: the best kernel's title, within a sentence; cause: why it is faster than the naive one; shares: whether a
-    table has what that rests on; largest: of the steps from the naive kernel to it; spread: how long the programs of
-    all variants take; since: what changed since the run before, empty where nothing did."""
+    """findings: at most five sentences; facts: the machine that they were measured on, and what supports them."""
 
-    time: Cell
-    idea: str
-    best: HeadlineSpeedup | None
-    faster_variants: tuple[FasterOnLayer, ...]
-    peer: HeadlineSpeedup | None
-    faster_peers: tuple[FasterOnLayer, ...]
-    largest: HeadlineSpeedup | None
-    least: HeadlineSpeedup | None
-    tests: TestSummary | None
-    cause: str
-    shares: bool
-    programs: tuple[ProgramTime, ...]
-    spread: str
-    network: str
-    changes_since: str
-    caveats: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    facts: HtmlTable
 
 
 def executive_view(ev: Evidence) -> ExecutiveView | None:
     """None where no GPU kernel of ours has a figure."""
-    best, ranking = ev.ranking.best, ev.ranking
+    best = ev.ranking.best
     if best is None:
         return None
-    tried = [one for one in ranking.measured_variants("gpu", peers=False) if one.header.builds_on]
-    gains = {one.name: found for one in tried if (found := ev.times.total_speedup(one.name, ev.largest))}
-    steps = sorted((one for one in tried if one.name in gains), key=lambda one: gains[one.name].ratio.value)
-    chain = {one.name for one in ranking.chain(best)}
-    cause = causes.cause_sentences(ev, best)
-    counted = borrowed_run.within_sentence(ev, tables.COUNTERS)
-    taken = [one for one in steps if one.name in chain]
+    cause = causes.cause_sentence(ev, best)
+    said = {
+        "Best": _best_sentence(ev, best),
+        "Why": f"{cause}{borrowed_run.within_sentence(ev, tables.COUNTERS)}" if cause else "",
+        "Correct?": _correctness_sentence(ev, best),
+        "Program": _program_sentence(ev, best),
+        "Next": _next_sentence(ev, best),
+    }
     return ExecutiveView(
-        time=cell_markup.time_cell(ev.times.total(best.name, ev.largest)),
-        idea=cell_markup.within_sentence(best.title),
-        best=_gain(ev, best, ranking.naive.name if ranking.naive and ranking.naive != best else ""),
-        faster_variants=tuple(
-            _faster_variant(ev, layer, one, one, best) for layer, one in ranking.faster_variants.items()
+        tuple(Finding(label, f"{text}.") for label, text in said.items() if text),
+        HtmlTable(
+            "summary-facts",
+            "What the findings were measured on, and what supports them.",
+            words("Fact", "Value"),
+            tuple(_facts(ev, best)),
+            "facts",
         ),
-        peer=_gain(ev, best, ranking.best_peer.name if ranking.best_peer else ""),
-        faster_peers=tuple(_faster_variant(ev, layer, one, best, one) for layer, one in ranking.faster_peers.items()),
-        largest=_gain(ev, taken[-1], taken[-1].header.builds_on) if taken else None,
-        least=_gain(ev, steps[0], steps[0].header.builds_on) if len(steps) > 1 else None,
-        tests=_tests(ev, best),
-        cause=f"{cause}, as counted{counted}" if cause and counted else cause,
-        shares=bool(cause) and "analysis" in ev.study.sections,
-        programs=tuple(_programs(ev, best)),
-        spread=_spread(ev),
-        network=whole_network.network_headline(ev) if "whole_network" in ev.study.sections else "",
-        changes_since=_changes_since(ev),
-        caveats=tuple(_caveats(ev)),
     )
 
 
-def _faster_variant(ev: Evidence, layer: str, one: Variant, faster: Variant, slower: Variant) -> FasterOnLayer:
-    speedup = ev.times.speedup(faster.name, layer, ev.largest, over=slower.name)
-    return FasterOnLayer(
-        layer,
-        one.name,
-        cell_markup.time_cell(ev.times.op(one.name, layer, ev.largest)),
-        cell_markup.speedup_cell(speedup),
+def _best_sentence(ev: Evidence, best: Variant) -> str:
+    """The best kernel's time, and how it compares with the naive kernel, the best library and its lower bound."""
+    total = ev.times.total(best.name, ev.largest)
+    assert total is not None  # of the best kernel
+    others = [one for one in (ev.ranking.naive, ev.ranking.best_peer) if one and one != best]
+    compared = [_ratio_words(ev, best, one, "that" if place else "the speed") for place, one in enumerate(others)]
+    if bound := ev.times.total_method_bound_ms(best.name, ev.largest):
+        compared.append(f"{units.percent(bound / total.value, 0)} of the hardware's bound")
+    where = ev.layer_names[0] if len(ev.layers) == 1 else f"{'both' if len(ev.layers) == 2 else 'all'} {ev.case_word}s"
+    faster = ""
+    if composite := ev.ranking.composite:
+        quicker = [f"{one.stem} on {layer}" for layer, one in ev.ranking.faster_variants.items()]
+        faster = f" ({units.time(sum(composite.times_ms.values()))} with {units.join_all(quicker)})"
+    return (
+        f"{best.stem} computes {where} at {ev.at_size(ev.largest)} in {units.time(total.value)}{faster}"
+        f"{': ' if compared else ''}{units.join_all(compared)}"
     )
 
 
-def _gain(ev: Evidence, variant: Variant, over: str) -> HeadlineSpeedup | None:
-    whole = ev.times.total_speedup(variant.name, ev.largest, over=over) if over else None
-    if whole is None:
-        return None
-    layers = ev.layer_names if len(ev.layer_names) > 1 else []
-    found = ((layer, ev.times.speedup(variant.name, layer, ev.largest, over=over)) for layer in layers)
-    return HeadlineSpeedup(
-        variant.name,
-        over,
-        cell_markup.speedup_cell(whole),
-        tuple((layer, cell_markup.speedup_cell(speedup)) for layer, speedup in found),
-    )
+def _ratio_words(ev: Evidence, best: Variant, other: Variant, what: str) -> str:
+    speedup = ev.times.total_speedup(best.name, ev.largest, over=other.name)
+    assert speedup is not None  # both have a figure for every layer
+    if reason := speedup.doubt:
+        return f"inconclusive against {other.stem} ({reason})"
+    return f"{cell_markup.headline_ratio(speedup)} {what} of {other.stem}"
 
 
-def _tests(ev: Evidence, best: Variant) -> TestSummary | None:
+def _correctness_sentence(ev: Evidence, best: Variant) -> str:
     mine = ev.checks.for_variant(best.name)
     if mine is None:
-        return None
-    tallies = [found for one in ev.ranking.measured_variants("gpu") if (found := ev.checks.for_variant(one.name))]
-    return TestSummary(
-        passed=mine.passed,
-        tests=mine.tests,
-        variants=len(tallies),
-        sound=sum(one.passed == one.tests for one in tallies),
-        worst=units.percent(mine.worst_ratio, 0),
-        labels=mine.labels,
-        beside_direct=_error_against_direct(ev, best),
+        return ""
+    words = f"{'Yes' if mine.passed == mine.tests else 'No'}: {best.stem} passes {mine.passed} of {mine.tests} tests against float64"
+    if mine.labels is None:
+        return words
+    wrong = "none" if mine.labels == 0 else units.count(mine.labels)
+    return f"{words}, and {wrong} of its {units.count(ev.largest)} labels differ{'s' if mine.labels < 2 else ''}"
+
+
+def _program_sentence(ev: Evidence, best: Variant) -> str:
+    """What the best kernel does to the whole program; empty where no program was run with it and with the naive one."""
+    naive, seconds, shares = ev.ranking.naive, list[float](), list[float]()
+    if naive is None or naive == best:
+        return ""
+    for one in (naive, best):
+        found, op = ev.programs.runs(one.name, ev.largest), ev.times.total(one.name, ev.largest)
+        if found.empty or op is None:
+            return ""
+        seconds.append(float(found.elapsed_s.median()))
+        shares.append(op.value / 1e3 / seconds[-1])
+    verdict = (
+        "The kernel hardly changes the program's time"
+        if max(shares) < NOTABLE
+        else "The convolutions are a visible part of the program's time"
     )
+    before, after = (units.time(second * 1e3, 3) for second in seconds)
+    return (
+        f"{verdict}: {before} with {naive.stem}, {after} with {best.stem}; the convolutions take "
+        f"{units.percent(shares[0])} and {units.percent(shares[1])} of it"
+    )
+
+
+def _next_sentence(ev: Evidence, best: Variant) -> str:
+    """Where most time is left: in another kernel of the program, else on the case farthest from its bound."""
+    kernels = {row.name: row.total_ns / 1e6 for row in ev.profiles.rows(best.name, ev.largest, ("kernel",))}
+    inside = [ev.profiles.within_layer(best.name, layer, ev.largest) for layer in ev.layer_names]
+    ours = {name for events in inside for name in events.name[events.kind == "kernel"]}
+    others = {name: ms for name, ms in kernels.items() if name not in ours}
+    convolutions = sum(ms for name, ms in kernels.items() if name in ours)
+    if others and convolutions and (most := max(others, key=lambda name: others[name])):
+        times = others[most] / convolutions
+        if times > 1:
+            return (
+                f"Speed up {most}: it takes {units.time(others[most], 3)} of the profiled program, "
+                f"{units.significant(times, 2)} times the convolutions"
+            )
+    return causes.next_sentence(ev, best)
+
+
+def _facts(ev: Evidence, best: Variant) -> Iterator[tuple[str, Cell]]:
+    assert ev.gpu_run is not None and ev.gpu_run.gpu is not None  # of which the best kernel is
+    machine, gpu = ev.gpu_run.record["machine"], ev.gpu_run.gpu
+    several = f" ({units.number_word(ev.times.gpus)} of them)" if ev.times.gpus > 1 else ""
+    yield (
+        "GPU",
+        f"{gpu['name']}{several}, {gpu['multiprocessors']} multiprocessors, {gpu['memory_bytes'] / 2**30:.0f}\u202fGiB",
+    )
+    limits = [
+        f"{words} {gpu[key]:.0f}\u202f{unit}"
+        for words, key, unit in (
+            ("SM", "sm_clock_max_mhz", "MHz"), ("memory", "memory_clock_max_mhz", "MHz"), ("power", "power_limit_w", "W")
+        )
+        if gpu.get(key)
+    ]  # fmt: skip
+    if limits:
+        yield "Clocks and power", f"at most {', '.join(limits)}"
+    major, minor = divmod(int(gpu["runtime_cuda"]), 1000)
+    driver = gpu.get("driver") or "unknown"
+    yield (
+        "Software",
+        f"driver {driver} (CUDA {gpu['driver_cuda']}), runtime {major}.{minor // 10}, {machine['compiler']}; "
+        f"{_libraries(machine['packages'])}",
+    )
+    yield "CPU", _cpu(ev, machine["cpu"])
+    if code := ev.ranking.best_cpu:
+        speedup = ev.times.total_speedup(best.name, ev.largest, over=code.name)
+        yield "Over the best CPU code", Cell(f"{cell_markup.ratio_cell(speedup)} ({code.stem})") if speedup else ""
+    tallies = [found for one in ev.ranking.measured_variants("gpu") if (found := ev.checks.for_variant(one.name))]
+    sound = sum(one.passed == one.tests for one in tallies)
+    yield "Tests", f"{sound} of {len(tallies)} GPU variants pass all of theirs{_error_against_direct(ev, best)}"
+    if claims := claim_table.tally_claims(ev):
+        yield (
+            "Claims",
+            f"of {claims.claims} made beforehand: {claims.verdicts}"
+            + (f". One refuted: {claims.example}" if claims.example else ""),
+        )
+    if changes := _changes_since(ev):
+        yield "Since the last run", changes
+    failed = ev.problems.table[ev.problems.table.status != "unsupported"]
+    if left_out := [*filter(None, [ev.missing_reason("cpu")]), *failed.variant.unique()]:
+        yield "Left out", "; ".join(left_out)
+
+
+def _libraries(packages: dict[str, str]) -> str:
+    held = [f"{name} {packages[name]}" for name in packages if any(one in name for one in ("cudnn", "cublas", "torch"))]
+    absent = [name for name in ("cuDNN", "cuBLAS") if not any(name.lower() in package for package in packages)]
+    return "; ".join([*held, *([f"the run records no version of {' and '.join(absent)}"] if absent else [])])
+
+
+def _cpu(ev: Evidence, host: dict[str, float]) -> str:
+    words = f"{host['model']}, {host['cores']} cores, {host['memory_gib']:.0f}\u202fGiB"
+    if ev.gpu_run is ev.local or not ev.ranking.best_cpu:
+        return words
+    return f"{words}; CPU times come from another machine, {ev.device_name('cpu')}"
 
 
 def _error_against_direct(ev: Evidence, best: Variant) -> str:
@@ -166,43 +201,11 @@ def _error_against_direct(ev: Evidence, best: Variant) -> str:
         return ""
     least, most = (units.count(int(end)) for end in (rows.products.min(), rows.products.max()))
     beyond = rows[~rows.fp32_class].products
-    others = f"; the others add up at most {units.count(int(beyond.max()))}" if len(beyond) else ""
+    others = f"; the others add up at most {units.count(int(beyond.max()))} products" if len(beyond) else ""
     return (
-        f"Over sums of {least} to {most} products and {rows.inputs.nunique()} ranges of inputs its error is at most "
-        f"{precision.CLASS_RATIO} times {ev.problem.facts.baseline}'s, FP32's class, in {int(rows.fp32_class.sum())} of "
-        f"{len(rows)} cases{borrowed_run.within_sentence(ev, PRECISION)}{others}."
-    )
-
-
-def _programs(ev: Evidence, best: Variant) -> Iterator[ProgramTime]:
-    """The best kernel's, the naive one's, and the frameworks'."""
-    shown = [best, ev.ranking.naive, ev.programs.framework("gpu"), ev.programs.framework("cpu")]
-    for variant in dict.fromkeys(one.name for one in shown if one):
-        found = ev.programs.runs(variant, ev.largest)
-        if not found.empty:
-            device = ev.plan.variants[variant].device
-            yield ProgramTime(
-                f"{variant} on the CPU" if device == "cpu" else variant,
-                cell_markup.elapsed_cell(found.elapsed_s, "\u202fs"),
-            )
-
-
-def _spread(ev: Evidence) -> str:
-    """How long whole programs take with any of our GPU kernels, and how much of that is convolution; empty for one."""
-    times, shares, runs_of_each = [], [], set()
-    for variant in ev.ranking.measured_variants("gpu", peers=False):
-        found, op = ev.programs.runs(variant.name, ev.largest), ev.times.total(variant.name, ev.largest)
-        if not found.empty and op:
-            times.append(float(found.elapsed_s.median()))
-            runs_of_each.add(len(found))
-            shares.append(op.value / 1e3 / times[-1])
-    if len(times) < 2:
-        return ""
-    made = "one run each" if runs_of_each == {1} else f"{min(runs_of_each)} to {max(runs_of_each)} runs each"
-    return (
-        f"With any of our {len(times)} GPU variants the whole program takes {units.time(min(times) * 1e3, 3)} to "
-        f"{units.time(max(times) * 1e3, 3)} ({made}), of which the convolutions' op times are "
-        f"{units.percent(min(shares))} to {units.percent(max(shares))}"
+        f". On {int(rows.fp32_class.sum())} of {len(rows)} cases (sums of {least} to {most} products, "
+        f"{rows.inputs.nunique()} input ranges) the error of {best.stem} is at most {precision.CLASS_RATIO} times that of "
+        f"{ev.problem.facts.baseline}{others}{borrowed_run.within_sentence(ev, PRECISION)}"
     )
 
 
@@ -224,35 +227,3 @@ def _changes_since(ev: Evidence) -> str:
     changes = [f"{row.place.variant} {units.ratio(row.speedup.value)}, {row.verdict}" for row in at_largest]
     changed = "; ".join(changes[:3]) + (f" and {len(changes) - 3} more" if len(changes) > 3 else "")
     return f"against run {earlier.run_id}: {changed}" if changed else ""
-
-
-def _library_drift(ev: Evidence, library: str) -> str:
-    """How far a library's time differed between jobs, where that is more than for any kernel of ours: it may choose
-    another algorithm in each process."""
-    there = [one for one in ev.times.drift.differences if one.variant == library and one.size == ev.largest]
-    most = max(there, key=lambda one: abs(one.change), default=None)
-    if most is None or abs(most.change) <= max(ev.times.drift.between_jobs("gpu", ev.largest), default=0.0):
-        return ""
-    return f" ({library}: {units.percent(abs(most.change), 0)} on {most.layer})"
-
-
-def _caveats(ev: Evidence) -> Iterator[str]:
-    apart = ev.gpu_run is not ev.local
-    if apart and ev.ranking.best_cpu:
-        assert ev.gpu_run is not None  # of which the best kernel is
-        host = ev.gpu_run.record["machine"]["cpu"]
-        yield (
-            f"GPU and CPU figures come from two machines, the GPU's host with {host['model']}, {host['cores']} cores"
-        )
-    if ev.times.gpus > 1:
-        yield f"GPU figures are of {units.number_word(ev.times.gpus)} GPUs of one model"
-    if ev.ranking.best_peer:
-        yield (
-            "† marks ratios of times not taken in turn, intervals widened by the drift seen between jobs"
-            f"{_library_drift(ev, ev.ranking.best_peer.name)}"
-        )
-    if why := ev.missing_reason("cpu"):
-        yield why
-    failed = ev.problems.table[ev.problems.table.status != "unsupported"]
-    if not failed.empty:
-        yield f"without a figure somewhere (last chapter): {', '.join(failed.variant.unique())}"

@@ -47,4 +47,4 @@ def _why_not(ev: Evidence, variant: Variant) -> str:
     programs = "whose program is" if len(lacking) == 1 else "whose programs are"
     older = ev.selection.from_older_run.get(tables.COUNTERS)
     here = f"in the run {older.run_id}, or of other sources there" if older else "here"
-    return f"; it was not read for {' and '.join(lacking)}, {programs} not among those watched {here}"
+    return f"; it was not read for {' and '.join(lacking)}, {programs} not among those profiled {here}"

@@ -1,5 +1,6 @@
 """Profiles that were imported: in the same tables and timelines as those taken here, and named as what they are."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +14,8 @@ from warpbook.profiling.imported_tables import ImportedTables
 from warpbook.report import figures
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow, first_rows_covering
 from warpbook.report.evidence.profile_values import ProfileValues
-from warpbook.report.views.components import Cell, Figure, HtmlTable, numbers, words
-from warpbook.report.views.profile_tables import launch_table, profile_table, share, short_name
+from warpbook.report.views.components import Figure, HtmlTable, numbers, words
+from warpbook.report.views.profile_tables import launch_table, profile_table, share, short_names
 from warpbook.runs import tables
 
 WHOLES = {
@@ -26,7 +27,10 @@ WHOLES = {
 }
 """What the shares of a profile's rows are of, in words."""
 MOST_COUNTERS = 40
-"""Readings of one tool that are printed; the imported table has all."""
+"""Rows of counters of one tool that are printed; the imported table has all."""
+MOST_FOREIGN = 6
+"""Kernels that are not the variant's and are named."""
+_DURATION = re.compile(r"gpu__time_duration\.\w+|GPU Speed Of Light[^/]*/Duration")
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class ImportedProfile:
 
 def imported_profiles_view(ev: Evidence) -> tuple[ImportedProfile, ...]:
     """Every profile that was imported for a study."""
-    return tuple(_profile(one) for one in ev.imported)
+    return tuple(imported_profile(one) for one in ev.imported)
 
 
 def places(ev: Evidence) -> dict[str, str]:
@@ -69,7 +73,8 @@ def _id(one: ImportedTables) -> str:
     return f"imported-{one.record.variant}-{one.record.size}"
 
 
-def _profile(one: ImportedTables) -> ImportedProfile:
+def imported_profile(one: ImportedTables) -> ImportedProfile:
+    """What the report shows of one imported profile."""
     record, events, id = one.record, one.table(tables.ACTIVITIES), _id(one)
     by_tool = {str(tool): frame for tool, frame in events.groupby("tool", sort=False)}
     return ImportedProfile(
@@ -87,10 +92,16 @@ def _device(one: ImportedTables) -> str:
     return one.record.device or "a device that neither the files nor the import name"
 
 
+def _foreign(one: ImportedTables) -> str:
+    """A sentence on the kernels that are not the variant's; empty where all are, or where that is not known."""
+    kernels = one.record.foreign_kernels
+    return f" Not kernels of {one.record.variant}: {units.join_some(kernels, MOST_FOREIGN)}." if kernels else ""
+
+
 def _source(one: ImportedTables, id: str) -> HtmlTable:
     return HtmlTable(
         f"{id}-files",
-        f"The files that this profile was imported from. Device: {_device(one)}.",
+        f"The files that this profile was imported from. Device: {_device(one)}.{_foreign(one)}",
         words("File", "What it is", "SHA-256"),
         tuple((file.name, file.what, file.sha256) for file in one.record.files),
         "dense",
@@ -158,32 +169,77 @@ def _launches(one: ImportedTables, id: str, by_tool: dict[str, pd.DataFrame]) ->
 
 
 def _counters(one: ImportedTables, id: str) -> Iterator[HtmlTable]:
+    """Counters of each tool, one row for each counter of a kernel over its launches, the longest kernel's first."""
     frame = one.table(tables.COUNTERS)
-    readings: Any = frame[frame.value.notna()].groupby("tool", sort=False)
-    for tool, of_tool in readings:
-        left_out = len(of_tool) - MOST_COUNTERS
-        more = f" {units.count(left_out)} more readings are in the imported table." if left_out > 0 else ""
+    for tool, of_tool in frame[frame.value.notna()].groupby("tool", sort=False):
+        spreads = sorted(_spreads(of_tool), key=lambda spread: -spread.time_ns)
+        names = short_names(spread.kernel for spread in spreads)
+        left_out = len(spreads) - MOST_COUNTERS
+        more = f" {units.count(left_out)} more rows are in the imported table." if left_out > 0 else ""
         yield HtmlTable(
             f"{id}-{tool}-counters",
             f"Imported: hardware counters of {one.record.variant} at {units.count(one.record.size)} images on "
-            f"{_device(one)}, as {NAMES[tool]} read them.{more}",
-            (*words("Kernel", "Launch", "Counter"), *numbers("Reading"), *words("Unit")),
-            tuple(_reading(row) for row in of_tool.head(MOST_COUNTERS).itertuples()),
+            f"{_device(one)}, as {NAMES[str(tool)]} read them; the kernel that takes the most time comes first.{more}",
+            (*words("Kernel"), *numbers("Launches"), *words("Counter"), *numbers("Min", "Mean", "Max"), *words("Unit")),
+            tuple(
+                (
+                    names[spread.kernel],
+                    units.count(spread.launches),
+                    spread.counter,
+                    *(units.significant(value) for value in (spread.least, spread.mean, spread.most)),
+                    spread.unit,
+                )
+                for spread in spreads[:MOST_COUNTERS]
+            ),
             "dense",
         )
     yield from _bounds(one, id, frame)
 
 
-def _reading(row: Any) -> tuple[Cell, ...]:
-    launch = str(row.launch) if pd.isna(row.launches) or row.launches == 1 else f"{units.count(row.launches)} in all"
-    return short_name(row.kernel), launch, row.metric, units.significant(row.value), row.unit
+@dataclass(frozen=True)
+class CounterSpread:
+    """A counter over the launches of one kernel; time_ns is that of all its launches, 0 where nothing says it."""
+
+    kernel: str
+    counter: str
+    unit: str
+    launches: int
+    least: float
+    mean: float
+    most: float
+    time_ns: float
+
+
+def _spreads(readings: "pd.DataFrame") -> Iterator[CounterSpread]:
+    """Spreads in the order of the first reading of each. A profile that has several units of time, or of bytes, for one
+    counter gives all its values in the first of them."""
+    parts = readings.metric.str.extract(r"^(?P<counter>.*?)(?: \((?P<part>minimum|maximum|average)\))?$")
+    rows = readings.assign(
+        counter=parts.counter, part=parts.part.fillna(""), base=readings.unit.map(counters.base_unit)
+    )
+    for kernel, of_kernel in rows.groupby("kernel", sort=False):
+        spreads = []
+        for (counter, _), same in of_kernel.groupby(["counter", "base"], sort=False):
+            unit = same.unit.iloc[0]
+            values = same.value * same.unit.map(counters.scale) / counters.scale(unit)
+            known = {part: values[same.part == part] for part in ("minimum", "average", "maximum")}
+            least, mean, most = (part if len(part) else values for part in known.values())
+            launches = int(max(same.launch.nunique(), same.launches.fillna(1).max()))
+            spreads.append((str(counter), unit, launches, least.min(), mean.mean(), most.max()))
+        times = [
+            mean * counters.scale(unit) * launches
+            for counter, unit, launches, _, mean, _ in spreads
+            if _DURATION.fullmatch(counter)
+        ]
+        for spread in spreads:
+            yield CounterSpread(str(kernel), *spread, max(times, default=0.0))
 
 
 def _bounds(one: ImportedTables, id: str, frame: pd.DataFrame) -> Iterator[HtmlTable]:
     """What bounds each layer's longest kernel, where Nsight Compute read all that the rule asks for."""
     calls = counters.counted_calls(frame)
     rows = tuple(
-        (short_name(call.longest.kernel), layer or "not said", sentence)
+        (short_names([call.longest.kernel])[call.longest.kernel], layer or "not said", sentence)
         for (_, layer), call in calls.items()
         if (sentence := counters.bound_sentence(call.longest))
     )

@@ -62,14 +62,14 @@ def before_and_after(ev: Evidence, variant: Variant) -> BeforeAndAfter | None:
 
 def _table(variant: Variant, pairs: list[tuple[Side, Side]], colours: dict[str, str], lanes: int) -> HtmlTable:
     longest = max(side.span_ns for pair in pairs for side in pair)
-    of_lanes = "; a lane for each stream" if lanes > 1 else ""
+    of_lanes = ", a lane for each stream" if lanes > 1 else ""
     many = any(len(side.kernels) > figures.timelines.MOST_DRAWN for pair in pairs for side in pair)
-    of_shares = "; too many to draw, each kind has the share of the height that it has of the time" if many else ""
+    of_shares = ". Bars too dense to draw are stacked by share of time" if many else ""
     return HtmlTable(
         f"kernels-{variant.name}",
-        "The kernels of each layer before and after on one time axis from the first one's start, in the profiled "
-        f"programs at {units.count(pairs[0][0].size)} images{of_lanes}{of_shares}. Busy: the time in which any runs. A "
-        "profiler slows the launching of many.",
+        "Kernels of each layer before and after, on one time axis, in the profiled programs at "
+        f"{units.count(pairs[0][0].size)} images{of_lanes}{of_shares}. Busy: the time in which any kernel runs. A profiler "
+        "slows launches.",
         (
             *words("Layer", "Variant"),
             TableColumn(f"0 to {units.time(longest / 1e6)}", "kernels"),

@@ -1,15 +1,23 @@
-"""The ladder: every variant of each case in one table, the fastest first, and their rates against size."""
+"""The ladder: every variant of a problem in one table, the fastest first, and rates against size."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from warpbook.common import units
+from warpbook.common.statistics import Estimate
 from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
 from warpbook.problems.problem import Case
 from warpbook.report import figures
-from warpbook.report.evidence import Evidence
+from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.views import cell_markup
 from warpbook.report.views.components import Cell, Figure, HtmlTable, TableColumn, numbers, words
+
+MOST_CASES = 3
+"""The most layers of a network whose times have a column each beside their sum."""
+
+Parts = dict[str, Variant]
+"""Which variant computes each case."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +36,10 @@ def ladder_view(ev: Evidence) -> LadderView:
     """Each table at the largest size at which most variants have a figure."""
     tables, charts, missing = [], [], []
     for device in ("gpu", "cpu"):
-        found = [table for case in ev.layers if (table := _table(ev, device, case))]
-        tables += found
-        if not found:
-            missing.append((device.upper(), ev.missing_reason(device) or "no variant has a sound figure"))
+        sized = [(case, size) for case in ev.layers if (size := size_of(ev, device, case))]
+        tables += [ladder_table(ev, device, (case,), size, _plain_name) for case, size in sized]
+        if not sized:
+            missing.append((device.upper(), ev.missing_reason(device) or "no variant has a valid time"))
         elif len(ev.sizes) > 1:
             charts.append(_chart(ev, device))
     return LadderView(
@@ -53,69 +61,125 @@ def size_of(ev: Evidence, device: str, case: Case) -> int | None:
     return max((size for size, count in counts.items() if count == most), default=None) if most else None
 
 
-def _table(ev: Evidence, device: str, case: Case) -> HtmlTable | None:
-    size = size_of(ev, device, case)
-    if size is None:
-        return None
-    bound = case.at(size)
-    timed = [(time, one) for one in ev.compared_variants(device) if (time := ev.times.op(one.name, case.name, size))]
-    timed.sort(key=lambda pair: pair[0].value)
-    naive = next((one for _, one in timed if not one.header.builds_on and not one.header.peer), None)
-    library = next((one for _, one in timed if one.header.peer and one.header.precision == "fp32"), None)
-    on_gpu = device == "gpu"
-    limit = ev.times.fp32_bound_ms(case, size) if on_gpu else None
+def _plain_name(one: Variant) -> Cell:
+    return one.stem
+
+
+def ladder_table(
+    ev: Evidence, device: str, cases: tuple[Case, ...], size: int, name: Callable[[Variant], Cell]
+) -> HtmlTable:
+    """Every variant of a device with a time of all `cases` together, the fastest first; behind them those with a time
+    of some, whose other cells are empty. The best of each case together are a row too, where they are several
+    variants."""
+    rungs: list[Parts] = [{case.name: one for case in cases} for one in ev.compared_variants(device)]
+    if len(cases) > 1 and (composite := ev.ranking.composite):
+        rungs.append(composite.parts)
+    timed = [(time, parts) for parts in rungs if (time := ev.times.sum_over(parts, size))]
+    timed.sort(key=lambda rung: rung[0].value)
+    whole = [next(iter(parts.values())) for _, parts in timed if len({one.name for one in parts.values()}) == 1]
+    naive = next((one for one in whole if not one.header.builds_on and not one.header.peer), None)
+    library = next((one for one in whole if one.header.peer and one.header.precision == "fp32"), None)
+    partial = [parts for parts in rungs if not ev.times.sum_over(parts, size) and _known(ev, parts, size)]
+    of = f"{cases[0].name}: {cases[0].at(size)}" if len(cases) == 1 else f"All {ev.case_word}s together"
+    best = f" Best library at FP32 accuracy: {library.stem}." if library else ""
     rows = tuple(
-        (
-            f"{one.stem}{' (library)' if one.header.peer else ''}",
-            cell_markup.time_cell(time),
-            *([units.significant(bound.flops / time.value / 1e9, 3)] if bound.flops else []),
-            units.significant(bound.bytes / time.value / 1e6, 3),
-            *([units.percent(limit / time.value, 0)] if limit else []),
-            _over(ev, one, naive, case, size),
-            _over(ev, one, library, case, size),
-            _verdict(ev, one, case, size),
-        )
-        for time, one in timed
+        _row(ev, parts, cases, size, name, (naive, library)) for parts in [*(parts for _, parts in timed), *partial]
     )
-    head = (
+    return HtmlTable(
+        f"ladder-{device}" + (f"-{cases[0].name.replace(' ', '-')}" if len(cases) == 1 else ""),
+        f"{of}, {ev.at_size(size)}, on {ev.device_name(device)}: every {device.upper()} variant, the fastest first. Op time is the "
+        "median of calls and a wait for the device, with half its 95 % interval. Rates count the direct method's operations and "
+        "each array once. The bound is that of the variant's own method and precision. The last column compares a variant with "
+        f"the one that it builds on.{best} †: times of two separate jobs."
+        f"{cell_markup.doubt_note(cell for row in rows for cell in row)}",
+        _head(ev, device, cases, size, naive),
+        rows,
+        "wide" if len(cases) > 1 else "dense",
+    )
+
+
+def _known(ev: Evidence, parts: Parts, size: int) -> bool:
+    return any(ev.times.op(one.name, case, size) for case, one in parts.items())
+
+
+def _head(
+    ev: Evidence, device: str, cases: tuple[Case, ...], size: int, naive: Variant | None
+) -> tuple[TableColumn, ...]:
+    return (
         *words("Variant"),
-        *numbers("Op time", *(["TFLOP/s"] if bound.flops else []), "GB/s", *(["Of FP32 bound"] if limit else [])),
-        TableColumn(f"Over {naive.stem}" if naive else "Over the naive one", "number"),
-        TableColumn("Over best library", "number"),
+        *numbers(*(case.name for case in _columns(cases)), "Op time"),
+        *numbers(*(["TFLOP/s"] if cases[0].at(size).flops else []), "GB/s", *(["Of bound"] if device == "gpu" else [])),
+        *numbers(f"Over {naive.stem if naive else 'the naive one'}", "Over best library"),
         *words("Against its baseline"),
     )
-    of = f"{case.name}: {bound}" if case.name != str(bound) else case.name
-    best = f" Best library at FP32 accuracy: {library.stem}." if library else ""
-    return HtmlTable(
-        f"ladder-{device}-{case.name.replace(' ', '-')}",
-        f"{of}, {ev.at_size(size)}, on {ev.device_name(device)}: every {device.upper()} variant, the fastest first. Op time is the "
-        "median of calls and a wait for the device, with half its 95 % interval; rates count the direct method's operations "
-        f"and each array once.{best}",
-        head,
-        rows,
-        "dense",
+
+
+def _columns(cases: tuple[Case, ...]) -> tuple[Case, ...]:
+    return cases if 1 < len(cases) <= MOST_CASES else ()
+
+
+def _row(
+    ev: Evidence,
+    parts: Parts,
+    cases: tuple[Case, ...],
+    size: int,
+    name: Callable[[Variant], Cell],
+    others: tuple[Variant | None, Variant | None],
+) -> tuple[Cell, ...]:
+    time, one = ev.times.sum_over(parts, size), parts[cases[0].name]
+    alone = len({each.name for each in parts.values()}) == 1
+    shapes = [case.at(size) for case in cases]
+    bounds = [ev.times.method_bound_ms(parts[case.name].name, case, size) for case in cases]
+    each = [ev.times.op(parts[case.name].name, case.name, size) for case in _columns(cases)]
+    label = name(one) if alone else ", ".join(f"{case} by {part.stem}" for case, part in parts.items())
+    return (
+        label + " (library)" * (alone and one.header.peer),
+        *(units.time(found.value) if found else MISSING for found in each),
+        cell_markup.time_cell(time),
+        *([_rate(sum(shape.flops for shape in shapes) / 1e9, time)] if shapes[0].flops else []),
+        _rate(sum(shape.bytes for shape in shapes) / 1e6, time),
+        *([_share(bounds, time)] if one.device == "gpu" else []),
+        *(_over(ev, parts, other, size) for other in others),
+        _verdict(ev, one, cases, size) if alone else MISSING,
     )
 
 
-def _over(ev: Evidence, one: Variant, other: Variant | None, case: Case, size: int) -> Cell:
+def _share(bounds: list[float | None], time: Estimate | None) -> str:
+    """A sum of bounds in percent of a time."""
+    if time is None or None in bounds:
+        return MISSING
+    share = sum(filter(None, bounds)) / time.value
+    return units.percent(share, 0 if share >= 0.1 else 1)
+
+
+def _rate(amount: float, time: Estimate | None) -> str:
+    return units.significant(amount / time.value, 3) if time else MISSING
+
+
+def _over(ev: Evidence, parts: Parts, other: Variant | None, size: int) -> Cell:
     if other is None:
         return MISSING
-    if one == other:
+    if all(one == other for one in parts.values()):
         return "1×"
-    return cell_markup.ratio_cell(ev.times.speedup(one.name, case.name, size, over=other.name))
+    return cell_markup.ratio_cell(ev.times.speedup_of_sum(parts, other.name, size))
 
 
-def _verdict(ev: Evidence, one: Variant, case: Case, size: int) -> Cell:
+def _verdict(ev: Evidence, one: Variant, cases: tuple[Case, ...], size: int) -> Cell:
     baseline = one.header.builds_on
     if not baseline:
         return "starting point"
-    speedup = ev.times.speedup(one.name, case.name, size)
+    known = [case.name for case in cases if ev.times.op(one.name, case.name, size)]
+    speedup: Speedup | None
+    if len(known) == len(cases) > 1:
+        speedup = ev.times.total_speedup(one.name, size)
+    else:
+        speedup = ev.times.speedup(one.name, known[0], size)
     verdict = cell_markup.verdict_cell(speedup)
-    return (
-        verdict
-        if speedup is None
-        else verdict + f" than {baseline.rpartition('/')[2]}" * (speedup.verdict in ("faster", "slower"))
+    where = f", {known[0]}" if len(known) < len(cases) else ""
+    compared = {"faster": " than ", "slower": " than ", "same": " as "}.get(
+        speedup.verdict if speedup else "", " against "
     )
+    return MISSING if speedup is None else verdict + f"{compared}{baseline.rpartition('/')[2]}{where}"
 
 
 def _chart(ev: Evidence, device: str) -> Figure:

@@ -49,7 +49,7 @@ def _missing_table(ev: Evidence) -> HtmlTable:
     shown = [place for place, column in enumerate(zip(*cells, strict=True)) if {*column} != {ALL}]
     return HtmlTable(
         "a-aside",
-        f"What has no figure, or lacks some, and why; “{WHOLE}”: implementations of whole networks.",
+        f"What has no time, or lacks some, and why. “{WHOLE}”: implementations of whole networks.",
         tuple(head[place] for place in shown),
         tuple(tuple(row[place] for place in shown) for row in cells),
     )

@@ -52,10 +52,10 @@ def overhead_sentence(ev: Evidence, variant: Variant) -> str:
     for one in (variant, *([below] if below else [])):
         found = paces(ev, one, variant.name if one is below else "")
         if found:
-            each = " and ".join(f"{units.time(pace.each_ms, 2)} a launch on {pace.layer}" for pace in found)
+            each = " and ".join(f"{units.time(pace.each_ms, 2)} for each launch on {pace.layer}" for pace in found)
             busy = " and ".join(units.percent(pace.busy, 0) for pace in found)
             said.append(
-                f"Python's launching paces {one.name}: {each} at {ev.at_size(found[0].images)}, of which "
+                f"{one.name} is launch-bound: {each} from Python at {ev.at_size(found[0].images)}, of which "
                 f"kernels run {busy}."
             )
-    return " ".join([*said, "From a program that launches faster they would take less."]) if said else ""
+    return " ".join(said)

@@ -85,7 +85,7 @@ def _program(ev: Evidence, device: str, framework: Variant | None) -> FrameworkP
     name = DEVICES[device]
     missing = ""
     if framework is None:
-        lacking = f"no framework for the {name} has a figure in the run cited"
+        lacking = f"no framework for the {name} has a time in the cited run"
         missing = ev.missing_reason(device) or lacking
     return FrameworkProgram(
         device=device,
@@ -122,8 +122,8 @@ def _times(ev: Evidence, frameworks: list[Variant]) -> HtmlTable | None:
     measures = ("Accuracy", "User, s", "System, s", "Elapsed, s", "Peak memory, MiB")
     return HtmlTable(
         "m1-programs",
-        f"The whole inference program with a framework, {units.count(ev.largest)} images, in GNU time's terms: medians "
-        "over the runs, and of the elapsed time the 95 % interval, or both of two runs.",
+        f"The whole inference program with a framework, {units.count(ev.largest)} images, in GNU time's terms: medians of the "
+        "runs. The elapsed time has its 95 % interval, or both times of two runs.",
         (*words("Framework", "Device"), *numbers(*measures)),
         tuple(rows),
     )

@@ -124,8 +124,7 @@ def _programs(ev: Evidence) -> HtmlTable | None:
         "m2-program-table",
         "The whole inference program on the CPU: elapsed time (median of the runs, its 95 % interval), user and system "
         "CPU time, peak memory and accuracy. The starting point at every size, the others at the largest. User time "
-        "includes threads of NumPy's BLAS that wait in a loop for the next fully connected layer, which a convolution "
-        "on one thread has no part in.",
+        "includes BLAS threads that spin between layers.",
         (*words("Variant"), *numbers("Images", *measures)),
         tuple(rows),
     )

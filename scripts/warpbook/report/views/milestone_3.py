@@ -14,7 +14,7 @@ from warpbook.report.views.profile_tables import launch_table, narrow_profile_ta
 from warpbook.report.views.profiled_programs import program_profile
 from warpbook.report.views.program_output import all_outputs, other_sets
 
-NO_CPU_TIMES = "no CPU variant has a sound figure at every layer; the last chapter says why"
+NO_CPU_TIMES = "no CPU variant has a valid time on every layer; the last chapter says why"
 
 
 @dataclass(frozen=True)
@@ -179,9 +179,9 @@ def _sizes(ev: Evidence, naive: Variant) -> HtmlTable:
     )
     return HtmlTable(
         "m3-table",
-        "The first kernel at each size: op times with half the width of their 95 % intervals; accuracy on the real "
-        "images; labels that differ from the float64 reference's; equality on small integers; the largest error on "
-        "random reals, as a share of what FP32 rounding allows; the whole program.",
+        "The first kernel at each size. Op times have half the width of their 95 % intervals. Accuracy: on the real images. "
+        "Labels differing: from the float64 reference's. Integers: whether small integers come out exact. Error / "
+        "tolerance: the largest error on random reals as a share of what FP32 rounding allows.",
         head,
         tuple(_size(ev, naive, size) for size in ev.sizes),
     )
@@ -237,11 +237,10 @@ def _timeline(ev: Evidence, naive: Variant) -> Timeline:
             figures.timelines.timeline(ev, naive, ev.largest),
             "Rows of bars over time: API calls, copies and kernels of the profiled program, whole and from the images' "
             "copy to the labels.",
-            f"The profiled program with {naive.name} at {units.count(ev.largest)} images. Above all of it, from its "
-            "first CUDA call: most is the host's, which sets up the context and allocates. Below the part in which the "
-            "device works. NVTX ranges are the program's marks of its steps; a box too narrow for its name has none. "
-            "They and API calls are the host's time, copies and kernels the device's, which may still run when the "
-            "host has gone on. What lies closer than the page can show is one bar; the legend sums each kernel.",
+            f"The profiled program with {naive.name} at {units.count(ev.largest)} images. Above: the whole program from its "
+            "first CUDA call, most of it set-up and allocation on the host. Below: the part in which the device works. NVTX "
+            "ranges mark the program's steps. Ranges and API calls are times of the host, copies and kernels of the device. "
+            "Adjacent events are merged; the legend gives each kernel's total.",
             "timeline",
         ),
         copies=units.time(hidden.copies_ns / 1e6),
@@ -255,8 +254,8 @@ def _launches(ev: Evidence, naive: Variant) -> HtmlTable | None:
         return None
     return launch_table(
         "m3-kernel-table",
-        f"Kernels of the program with {naive.name} at {units.count(ev.largest)} images, in order of first launch; "
-        "registers of a thread, shared memory of a block. A dash: no kernel of the variant, whose build would say.",
+        f"Kernels of the program with {naive.name} at {units.count(ev.largest)} images, in order of first launch. "
+        "Registers: of a thread. Shared memory: of a block; –: not our kernel, so its static shared memory is unknown.",
         launches,
     )
 
@@ -271,9 +270,8 @@ def _figure(ev: Evidence, naive: Variant) -> Figure:
         figures.time_plots.times_by_size(ev, variants, True),
         f"Op time against dataset size for {beside}the first GPU kernel.",
         f"Op time against dataset size, {of}GPU ({ev.device_name('gpu')}), medians with "
-        f"95\u202f% intervals, {units.sample_size(filter(None, drawn))}. The work grows with the images: on these axes "
-        "that is a slope of 1. Where the GPU's line flattens towards few images, launching and waiting take the same "
-        "time however little there is to do.",
+        f"95\u202f% intervals, {units.sample_size(filter(None, drawn))}. Work in proportion to the images is a slope of 1. With few "
+        "images the GPU's line is flat: launch overhead dominates.",
     )
 
 

@@ -7,15 +7,14 @@ from statistics import median
 from typing import Any
 
 from warpbook.common import units
-from warpbook.kernels.claims import TIMES
 from warpbook.kernels.headers import is_unusual
 from warpbook.kernels.variants import Variant
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.evidence.missing_data import PROGRAM
 from warpbook.report.excerpts import Excerpt, excerpt
-from warpbook.report.views import cell_markup, claim_table, combinations, launch_overhead, launch_resources
-from warpbook.report.views.components import Cell, Figure, HtmlTable, TableColumn, numbers, words
+from warpbook.report.views import cell_markup, chains, claim_table, ladder, launch_overhead, launch_resources
+from warpbook.report.views.components import Cell, Figure, HtmlTable
 from warpbook.report.views.header_counter import counter_sentence
 from warpbook.report.views.kernel_resources import BeforeAndAfter, before_and_after
 from warpbook.runs import catalog
@@ -40,7 +39,6 @@ class Outcome:
     judged: int
     judged_over: str
     tally: str
-    fruitful: bool
     elsewhere_verdict: str
     elsewhere: tuple[str, ...]
 
@@ -92,38 +90,24 @@ class OptimizationView:
 
 
 @dataclass(frozen=True)
-class Hardware:
-    """All variants against the lower bound: what it is made of, and a figure."""
-
-    copy_gb_per_s: str
-    peak_tflop_per_s: str
-    figure: Figure
-
-
-@dataclass(frozen=True)
 class OptimizationsView:
-    """The chapter. glance: None where no optimization has a figure; optimizations: those told in full; others: how many
+    """The chapter. ladder: None where no variant has a figure, or a chapter of its own has it; optimizations: those told in full; others: how many
     are told in the supplement."""
 
     title: str
     arch: str
     equivalence_margin: str
     drift: str
-    glance: HtmlTable | None
+    ladder: HtmlTable | None
     optimizations: tuple[OptimizationView, ...]
     others: int
     chains: tuple[Figure, ...]
-    pairs: HtmlTable | None
-    omission_table: HtmlTable | None
-    hardware: Hardware | None
 
 
 def milestone_4_view(ev: Evidence) -> OptimizationsView:
     """The chapter of a study."""
     tried, foremost = _measured_optimizations(ev), _chapter_variants(ev)
     told = [one for one in tried if one.name in foremost]
-    at_largest = {variant.name: ev.times.total_speedup(variant.name, ev.largest) for variant in tried}
-    sound = {name: speedup for name, speedup in at_largest.items() if speedup}
     return OptimizationsView(
         title="Milestone 4: optimizations"
         if ev.is_network and ev.study.section_label == "Milestone"
@@ -131,13 +115,10 @@ def milestone_4_view(ev: Evidence) -> OptimizationsView:
         arch=ev.arch,
         equivalence_margin=units.percent(ev.config.measuring.equivalence_margin, 0),
         drift=_drift(ev),
-        glance=_glance(ev, [one for one in tried if one.name in sound], told, sound) if sound else None,
+        ladder=_ladder(ev, told) if ev.ranking.measured_variants("gpu") and "ladder" not in ev.study.sections else None,
         optimizations=tuple(_optimization(ev, variant) for variant in told),
         others=len(tried) - len(told),
-        chains=combinations.chains(ev),
-        pairs=combinations.pairs(ev),
-        omission_table=combinations.ablation(ev) if ev.ranking.combinations else None,
-        hardware=_hardware(ev) if ev.ranking.measured_variants("gpu") else None,
+        chains=chains.chain_figures(ev),
     )
 
 
@@ -152,15 +133,14 @@ def _measured_optimizations(ev: Evidence) -> list[Variant]:
 
 
 def _chapter_variants(ev: Evidence) -> set[str]:
-    """What the chapter tells in full, as its template says: what the study asks for, what leads to the fastest, what
-    surprised, what is new, and what lacks a figure."""
+    """What the chapter describes in full: what the study asks for, what leads to the fastest, what is new, and what
+    lacks a figure."""
     asked = {place.removeprefix("m4-") for place in ev.study.deliverables.values()} | {*ev.study.show_profile_of}
     fastest = filter(None, (ev.ranking.best, ev.ranking.best_rounded))
     leading = {step.name for one in fastest for step in ev.ranking.chain(one)}
-    surprising = {one.variant for one in ev.claims.refuted if one.claim.quantity in TIMES and not one.claim.more_than}
     before = catalog.run_before(ev.gpu_run, ev.network.name) if ev.gpu_run else None
     new = {one.name for one in _measured_optimizations(ev) if before and one.name not in before.record["variants"]}
-    return asked | leading | surprising | new | {*ev.problems.table.variant}
+    return asked | leading | new | {*ev.problems.table.variant}
 
 
 def _drift(ev: Evidence) -> str:
@@ -171,50 +151,25 @@ def _drift(ev: Evidence) -> str:
     largest = {units.count(size): max(ev.times.drift.between_jobs("gpu", size), default=0.0) for size in ev.sizes}
     at_sizes = ", ".join(f"{units.percent(change, 1)} at {size}" for size, change in largest.items())
     return (
-        "From one job of the run to another a baseline's op time differed by "
-        f"{units.percent(median(changes), 1)} in the median of {len(changes)} comparisons, and at most by {at_sizes}"
-        f"{' images' * ev.is_network}. Libraries are left out: they choose an algorithm in each process. A gain that was not timed in turn "
-        "counts only where it is larger than the largest of these differences at its size, and than its baseline's own."
+        f"A baseline's op time differs between jobs by {units.percent(median(changes), 1)} (median of {len(changes)} "
+        f"comparisons); at most by {at_sizes}{' images' * ev.is_network}. Libraries are left out: they choose an algorithm in "
+        "each process. A † ratio counts only where it is larger than these differences on its "
+        f"{ev.case_word} and size."
     )
 
 
-def _axis(span: tuple[float, float]) -> TableColumn:
-    """The column of drawn intervals."""
-    return TableColumn(f"Axis {units.ratio(span[0])} to {units.ratio(span[1])}", "picture")
+def _ladder(ev: Evidence, told: list[Variant]) -> HtmlTable:
+    """Every GPU variant at the largest size, each optimization with a link to its section."""
+    in_chapter = {one.name for one in told}
+    tried = {one.name for one in _measured_optimizations(ev)}
 
+    def name(one: Variant) -> Cell:
+        if one.name not in tried:
+            return one.stem
+        link = cell_markup.link if one.name in in_chapter else cell_markup.companion_link
+        return link(f"m4-{one.name}", one.stem)
 
-def _glance(ev: Evidence, shown: list[Variant], told: list[Variant], at_largest: dict[str, Speedup]) -> HtmlTable:
-    span, equivalence_margin = (
-        figures.ratio_plots.interval_span(list(at_largest.values())),
-        ev.config.measuring.equivalence_margin,
-    )
-    return HtmlTable(
-        "m4-glance-table",
-        f"What each optimization brought: speedup over what it builds on, op times of all {ev.case_word}s added, at each "
-        f"size; drawn with its 95\u202f% interval, of n samples, and judged at {ev.at_size(ev.largest)}. "
-        "†: not timed in turn.",
-        (
-            *words("Optimization", "Compared with"),
-            *numbers(*map(ev.at_size, ev.sizes), "n"),
-            _axis(span),
-            *words("Verdict"),
-        ),
-        tuple(
-            (
-                (cell_markup.link if variant in told else cell_markup.companion_link)(
-                    f"m4-{variant.name}", variant.name
-                ),
-                variant.header.builds_on,
-                *(cell_markup.ratio_cell(ev.times.total_speedup(variant.name, size)) for size in ev.sizes[:-1]),
-                cell_markup.ratio_cell(at_largest[variant.name]),
-                str(at_largest[variant.name].ratio.n),
-                cell_markup.interval_cell(at_largest[variant.name], span, equivalence_margin),
-                cell_markup.verdict_cell(at_largest[variant.name]),
-            )
-            for variant in shown
-        ),
-        "wide",
-    )
+    return ladder.ladder_table(ev, "gpu", ev.layers, ev.largest, name)
 
 
 def _optimization(ev: Evidence, variant: Variant) -> OptimizationView:
@@ -225,6 +180,7 @@ def _optimization(ev: Evidence, variant: Variant) -> OptimizationView:
     lacking = ev.problems.for_variant(variant.name).to_dict("records")
     problems = tuple(_problem(row) for row in lacking if row["kinds"] != (PROGRAM,))
     sound = {layer: one for layer in ev.layer_names if (one := speedups[layer, ev.largest])}
+    kernels = before_and_after(ev, variant)
     return OptimizationView(
         name=variant.name,
         baseline=variant.header.builds_on,
@@ -251,7 +207,7 @@ def _optimization(ev: Evidence, variant: Variant) -> OptimizationView:
             usual=not any(is_unusual(case) for case in ev.layers),
         ),
         claims=claim_table.claims_by_verdict(ev, variant.name),
-        kernels=before_and_after(ev, variant),
+        kernels=kernels if kernels and kernels.streams else None,
         built=_build_comparison(ev, variant),
     )
 
@@ -282,8 +238,7 @@ def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Spee
         tally=", ".join(
             f"{verdicts[word]} {word}" for word in ("faster", "same", "ambiguous", "slower") if verdicts[word]
         ),
-        fruitful=at_largest.verdict == "faster",
-        elsewhere_verdict="harmful" if against == "slower" else "fruitful",
+        elsewhere_verdict=against,
         elsewhere=tuple(units.count(size) for size, other in others.items() if other and other.verdict == against),
     )
 
@@ -327,20 +282,4 @@ def _build_comparison(ev: Evidence, variant: Variant) -> KernelResources | None:
         else f"{units.percent(before.occupancy, 0)}, {before.limiter}",
         check="" if variant.header.claims else variant.header.check,
         watched=counter_sentence(ev, variant) if variant.header.check else "",
-    )
-
-
-def _hardware(ev: Evidence) -> Hardware:
-    assert ev.gpu_run is not None and ev.gpu_run.gpu is not None  # what is measured on a GPU was measured by a run
-    gpu = ev.gpu_run.gpu
-    return Hardware(
-        copy_gb_per_s=units.significant(gpu["copy_gb_per_s"]),
-        peak_tflop_per_s=units.significant(gpu["peak_gflop_per_s"]["fp32"] / 1e3, 3),
-        figure=Figure(
-            "m4-bound",
-            figures.bound_plots.times_bound(ev),
-            f"Kernel time of every GPU variant as a multiple of the lower bound, for each {ev.case_word}.",
-            f"Kernel time over the direct method's lower bound in FP32, {ev.at_size(ev.largest)} on {ev.device_name('gpu')}, "
-            "logarithmic, in order of the op time of all.",
-        ),
     )

@@ -1,6 +1,6 @@
 """GPU models beside each other: what they can do, and how variants fare on each."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,7 @@ from warpbook.report.views.components import Cell, HtmlTable, TableColumn, numbe
 from warpbook.runs import catalog, tables
 from warpbook.runs.catalog import Run
 
-APART = (
-    "†: a ratio of two series that were taken apart, each with its own variant; the intervals know their spread and no "
-    "drift between them."
-)
+APART = "†: times of two separate jobs. The interval holds the spread of both times and no drift between the jobs."
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,12 @@ def times_on_other_gpus(ev: Evidence, others: Sequence[Run]) -> OtherGpus | None
     pairs = [
         table
         for number, line in enumerate(lines, 1)
-        if mine and (table := _network_table(history, [mine, line], f"devices-{number}", current.get)).rows
+        if mine
+        and (
+            table := _network_table(
+                history, [mine, line], f"devices-{number}", current.get, {one.name for one in ev.ranking.headliners}
+            )
+        ).rows
     ]
     if not pairs:
         return None
@@ -146,24 +148,37 @@ def _limits(history: History, gpus: Sequence[GpuModel]) -> HtmlTable:
 
 
 def _network_table(
-    history: History, lines: Sequence[Headline], id: str, source: Callable[[str], str | None] | None = None
+    history: History,
+    lines: Sequence[Headline],
+    id: str,
+    source: Callable[[str], str | None] | None = None,
+    always: Collection[str] | None = None,
 ) -> HtmlTable:
     """The variants that every line's run has, with the verdict against what each builds on. source: the hash that a
-    variant's sources must have."""
+    variant's sources must have. always: shown though the verdict is the same on all GPUs; None: all are."""
     found = [{row.name: row for row in history.variants(line)} for line in lines]
     both = [name for name in found[0] if all(name in its for its in found)]
     if source:
         both = [name for name in both if {its[name].source_sha256 for its in found} == {source(name)}]
+    alike = [name for name in both if always is not None and name not in always and not _differ(name, found)]
+    both = [name for name in both if name not in alike]
     head: tuple[TableColumn, ...] = words("Variant")
     for line in lines:
         head += (*numbers(f"{line.model.name}: op time", "over the naive one", "times the bound"), *words("verdict"))
     caption = (
         f"{lines[0].network}, {units.count(lines[0].size)} images, on each GPU's newest run. Verdicts are against what "
-        f"a variant builds on; those that differ between GPUs are bold. {APART}"
+        f"a variant builds on; those that differ between GPUs are bold. "
+        + (f"Left out: {len(alike)} variants with the same verdict on each. " if alike else "")
+        + APART
     )
     return HtmlTable(
         id, caption, head, tuple(_row(name, [its[name] for its in found]) for name in both), "dense by-gpu"
     )
+
+
+def _differ(name: str, found: Sequence[dict[str, MeasuredVariant]]) -> bool:
+    """Whether the verdict on a variant is another on another GPU."""
+    return len({over.verdict for its in found if (over := its[name].over_baseline)}) > 1
 
 
 def _row(name: str, measured: Sequence[MeasuredVariant]) -> tuple[Cell, ...]:

@@ -1,5 +1,8 @@
 """Profiles as tables, under names that fit, and the whole in fixed width as nvprof prints it."""
 
+import re
+from collections.abc import Iterable
+
 from warpbook.common import units
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, KernelLaunches, ProfileRow
 from warpbook.report.views.components import Cell, HtmlTable, numbers, words
@@ -25,6 +28,45 @@ def short_name(name: str) -> str:
     return "".join(kept).replace("(…)", "")
 
 
+_SHAPE = re.compile(r" \(\d+, \d+, \d+\)x\(\d+, \d+, \d+\)$")
+"""Grid and block behind a kernel's name, where a profile tells launches of several shapes apart."""
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """Kernels' names as short as tells them apart: without arguments, with the shape of their launch, with template
+    arguments, whole."""
+    by_short: dict[str, set[str]] = {}
+    for name in names:
+        by_short.setdefault(short_name(_SHAPE.sub("", name)), set()).add(name)
+    shortened: dict[str, str] = {}
+    for short, alike in by_short.items():
+        forms = [
+            dict.fromkeys(alike, short),
+            {name: short + _shape(name) for name in alike},
+            {name: _without_parameters(name) for name in alike},
+            {name: _without_parameters(name) + _shape(name) for name in alike},
+            {name: name for name in alike},
+        ]
+        shortened |= next(form for form in forms if len(set(form.values())) == len(alike))
+    return shortened
+
+
+def _shape(name: str) -> str:
+    match = _SHAPE.search(name)
+    return match[0] if match else ""
+
+
+def _without_parameters(name: str) -> str:
+    """A kernel's name with its template arguments: up to the bracket that its last parenthesis closes."""
+    name = _SHAPE.sub("", name).removeprefix("void ").replace("(anonymous namespace)::", "")
+    depth = 0
+    for place in range(len(name) - 1, -1, -1):
+        depth += (name[place] == ")") - (name[place] == "(")
+        if name[place] == "(" and depth == 0 and name.endswith(")"):
+            return name[:place]
+    return name
+
+
 def total_ns(rows: list[ProfileRow]) -> int:
     """The time of all rows together, ns."""
     return sum(row.total_ns for row in rows)
@@ -37,21 +79,24 @@ def share(rows: list[ProfileRow]) -> str:
 
 def profile_table(id: str, caption: str, rows: list[ProfileRow]) -> HtmlTable:
     """A profile's rows with their share of the profile."""
-    cells = tuple((short_name(row.name), units.percent(row.share, 2), *_times(row)) for row in rows)
+    names = short_names(row.name for row in rows)
+    cells = tuple((names[row.name], units.percent(row.share, 2), *_times(row)) for row in rows)
     return HtmlTable(id, caption, (*words("Name"), *numbers("Share"), *TIMES), cells, "named")
 
 
 def narrow_profile_table(id: str, caption: str, rows: list[ProfileRow]) -> HtmlTable:
     """The same without the shortest and the longest of each row, half as wide."""
-    cells = tuple((short_name(row.name), units.percent(row.share, 2), *_times(row)[:3]) for row in rows)
+    names = short_names(row.name for row in rows)
+    cells = tuple((names[row.name], units.percent(row.share, 2), *_times(row)[:3]) for row in rows)
     return HtmlTable(id, caption, (*words("Name"), *numbers("Share"), *TIMES[:3]), cells, "named")
 
 
 def program_share_table(id: str, caption: str, whole: str, rows: list[ProfileRow], program_s: float) -> HtmlTable:
     """A profile's rows with their share of the profile, which `whole` names, and of the program's elapsed time."""
+    names = short_names(row.name for row in rows)
     cells = tuple(
         (
-            short_name(row.name),
+            names[row.name],
             units.percent(row.share, 2),
             units.percent(row.total_ns / 1e9 / program_s, 2),
             *_times(row)[:3],
@@ -73,9 +118,10 @@ def _time(ns: float | None) -> str:
 
 def launch_table(id: str, caption: str, launches: list[KernelLaunches]) -> HtmlTable:
     """Kernels of a program with their launch shapes and resources."""
+    names = short_names(launch.name for launch in launches)
     rows = tuple(
         (
-            short_name(launch.name),
+            names[launch.name],
             units.count(launch.calls),
             _time(launch.total_ns),
             launch.grid.replace("x", "×"),

@@ -70,7 +70,7 @@ def _program(ev: Evidence, variant: Variant) -> ProfiledProgram:
         name=variant.name,
         title=variant.title,
         outputs=outputs,
-        problem="" if outputs else "its program was not run, or failed, in the run that the figures come from",
+        problem="" if outputs else "its program was not run, or failed, in the cited run",
         watched=tuple(program_profile(ev, variant, weights, f"profiled-{variant.name}") for weights in with_sets),
     )
 
@@ -100,10 +100,7 @@ def _layer(ev: Evidence, drawn: TimelineSpec) -> ProfiledLayer:
     problem = ""
     if lacking:
         programs = "was not profiled" if len(lacking) == 1 else "were not profiled"
-        problem = (
-            f"{' and '.join(lacking)} {programs} at {units.count(drawn.size)} images in the run that the figures come "
-            "from; a run of this version does so"
-        )
+        problem = f"{' and '.join(lacking)} {programs} at {units.count(drawn.size)} images in the cited run"
     sizes = (drawn.size, *reversed(ev.sizes))
     common = (
         size

@@ -51,10 +51,9 @@ def _gains(ev: Evidence) -> HtmlTable:
     """Ratios within one machine: what of two machines can be compared."""
     return HtmlTable(
         "published-gains",
-        "What each step gained, on the machines that the figures were published of and on ours: the ratio of two times "
-        "of one report, beside the ratio of ours for the same layer and number of images. A step whose two differ "
-        "much depends on the hardware, or on who launches the kernels. †: ours not timed in turn."
-        + _on_device({gain.quantity for gain in ev.published.gains}),
+        "What each step gained on the published machine and on ours: ratios of two times of one machine, for the same layer and "
+        "number of images. Where the two differ much, the gain depends on the hardware or on the launching program. †: times of "
+        "two separate jobs." + _on_device({gain.quantity for gain in ev.published.gains}),
         (
             *words("Variant", "Over", "Time", "Layer"),
             *numbers("Images", "Published gain", "Ours"),

@@ -11,6 +11,7 @@ from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
 from warpbook.report import excerpts, figures
+from warpbook.report.evidence import Speedup
 from warpbook.report.run_history import Headline, History, MeasuredVariant
 from warpbook.report.views import cell_markup
 from warpbook.report.views.components import Cell, Fact, Figure, HtmlTable, numbers, words
@@ -143,9 +144,9 @@ def _history(name: str, lines: Sequence[Headline]) -> HtmlTable:
         for line in reversed(lines)
     )
     caption = (
-        f"The best FP32 variant of each run on {name}, libraries left out on the GPU: op times of all layers at the "
-        "largest size with half the width of their 95 % interval. Since the run before on the same kind of device: how "
-        "many times faster, corrected by how far variants that did not change differ between the two, and the verdict. "
+        f"The best FP32 variant of each run on {name}, without libraries: op times of all layers at the "
+        "largest size, with half the width of their 95 % interval. Since the run before on the same kind of device: the "
+        "speedup and the verdict, corrected by how far unchanged variants differ between the two runs. "
         f"{APART}"
     )
     return HtmlTable("history", caption, head, rows)
@@ -163,14 +164,15 @@ def _step(line: Headline) -> Cell:
 
 def _figures(lines: Sequence[Headline]) -> tuple[Figure, ...]:
     rules = "A vertical rule marks a run that is faster (green) or slower (red) than the one before on its device"
+    interval = "with its 95 % interval, each device on its own axis"
     shown = list(lines)
     times, ratios = (
         "Op time of the best variant of each run",
         "The best variant's speedup over the naive one in each run",
     )
     return (
-        Figure("times", figures.history_plots.op_times(shown), times, f"{times}, with its 95 % interval. {rules}."),
-        Figure("speedups", figures.history_plots.speedups(shown), ratios, f"{ratios}, with its 95 % interval."),
+        Figure("times", figures.history_plots.op_times(shown), times, f"{times}, {interval}. {rules}."),
+        Figure("speedups", figures.history_plots.speedups(shown), ratios, f"{ratios}, {interval}."),
     )
 
 
@@ -182,7 +184,7 @@ def _variants(history: History, line: Headline, number: int, kernels: Mapping[st
         *words("Variant"),
         *numbers("Op time", "Over the naive one"),
         *words("Against what it builds on"),
-        *numbers("Times the bound", "Registers", "Lines of code", "Saved a line"),
+        *numbers("Op time over its bound", "Registers", "Lines of code", "Saved a line"),
     )
     caption = (
         f"Variants on {line.model.name}, {units.count(line.size)} images, run {line.run.run_id}. The bound: the least "
@@ -201,14 +203,18 @@ def _variant(row: MeasuredVariant, naive: MeasuredVariant | None, kernel: Varian
         f"{row.name} ({'library' if row.peer else row.precision})" if row.peer or row.precision != "fp32" else row.name,
         cell_markup.time_cell(row.time),
         cell_markup.speedup_cell(row.over_naive),
-        Markup("{} {}").format(row.builds_on, cell_markup.verdict_cell(row.over_baseline))
-        if row.over_baseline
-        else MISSING,
+        _against(row.over_baseline, row.builds_on) if row.over_baseline else MISSING,
         units.significant(row.bound, 3) if row.bound else MISSING,
         str(row.registers) if row.registers is not None else MISSING,
         str(lines) if lines else MISSING,
         units.time(saved_ms / lines, 3) if lines and saved_ms is not None and saved_ms > 0 else MISSING,
     )
+
+
+def _against(speedup: Speedup, baseline: str) -> Markup:
+    """A verdict in words that say of which of the two it is: slower than tiled."""
+    between = {"faster": "than", "slower": "than", "same": "as"}.get(speedup.verdict, "against")
+    return Markup("{} {} {}").format(cell_markup.verdict_cell(speedup), between, baseline)
 
 
 def code_lines(row: MeasuredVariant, kernel: Variant | None) -> int | None:

@@ -51,6 +51,7 @@ class ComparisonView:
     outcome: str
     base: str
     head: str
+    same_run: bool
     same_gpu: bool | None
     devices: tuple[ComparedDevice, ...]
     obstacles: tuple[tuple[str, str], ...]
@@ -74,6 +75,7 @@ def runs_compared_view(compared: Comparison) -> ComparisonView:
         outcome=comparison.OUTCOMES[compared.outcome],
         base=compared.base.run_id,
         head=compared.head.run_id,
+        same_run=compared.base.run_id == compared.head.run_id,
         same_gpu=compared.same_gpu,
         devices=tuple(_device(compared, device) for device in compared.devices),
         obstacles=tuple((device.upper(), why) for device, why in compared.obstacles.items()),

@@ -15,22 +15,21 @@ from warpbook.runs import tables
 from warpbook.runs.run_parts import WHOLE
 
 HOST_TO_HOST_HEAD = (
-    "of ours, the time from uint8 images in page-locked memory to labels there, in chunks whose copies overlap the "
-    "work, in the fastest of several ways to share the images among them, and what that is over the larger of the "
-    "copies alone and the GPU time; "
+    "Host to host: from uint8 images in page-locked memory to labels there, in chunks whose copies overlap the work, at the best "
+    "chunk size. Over the larger: that time over the larger of copies alone and GPU time. "
 )
 
 
 @dataclass(frozen=True)
 class ImplementationIdea:
-    """What an implementation does, and what was expected of it."""
+    """What an implementation is, and of the fastest its idea and what was expected; empty for the others."""
 
     name: str
     title: str
     idea: str
     expect: str
     gains: str
-    """How much faster than what it builds on, at each size, with intervals."""
+    """How much faster than what it builds on at the largest size."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +63,13 @@ def whole_network_view(ev: Evidence) -> WholeNetworkView | None:
         units.count(ev.largest),
         ev.device_name("gpu"),
         " ".join(filter(None, (network_headline(ev), *_slower(ev)))),
-        tuple(_idea(ev, one) for one in shown if not one.header.peer),
+        tuple(_idea(ev, one, one == ours) for one in shown if not one.header.peer),
         Figure(
             "networks-by-size",
             figures.network_diagram.times_by_size(ev, shown),
             "Line chart of GPU time against the number of images for each implementation, both axes logarithmic.",
-            f"GPU time from images to labels on {ev.device_name('gpu')}, the L2 cache overwritten before; ours in "
-            "colour, PyTorch in grey, darker in FP32, compiled dotted; a marker alone: one size was measured.",
+            f"GPU time from images to labels on {ev.device_name('gpu')}, the L2 cache overwritten before. Coloured: ours. Grey: "
+            "PyTorch, darker in FP32, compiled dotted. A marker alone: one size was measured.",
         )
         if shown
         else None,
@@ -84,20 +83,18 @@ def whole_network_view(ev: Evidence) -> WholeNetworkView | None:
 
 
 def network_headline(ev: Evidence) -> str:
-    """On the fastest of ours, the fastest frameworks, and what the first gains over what it builds on; empty where
-    there is none of ours, or no framework."""
+    """On the fastest of ours and the fastest frameworks; empty where there is none of ours, or no framework."""
     ours, theirs = (ev.networks.fastest(ev.largest, peers) for peers in (False, True))
     if not (ours and theirs):
         return ""
     time, other = (ev.networks.time(one.name, ev.largest) for one in (ours, theirs))
     ratio = ev.networks.ratio(ours.name, theirs.name, ev.largest)
     assert time and other and ratio
-    said = (
+    return (
         f"{units.count(ev.largest)} images take {units.time(time.value)} by {ours.name} "
-        f"({cell_markup.within_sentence(ours.title)}) and {units.time(other.value)} by {theirs.name}, the fastest "
-        f"framework whose scores were right: {units.ratio_and_interval(ratio, '†')}{_in_fp32(ev, ours, theirs)}."
+        f"({cell_markup.within_sentence(ours.title)}). The fastest framework with right scores, {theirs.name}, takes "
+        f"{units.time(other.value)}: {units.ratio_and_interval(ratio, '†')}.{_in_fp32(ev, ours, theirs)}"
     )
-    return " ".join(filter(None, (said, _steps(ev, ours))))
 
 
 def _in_fp32(ev: Evidence, ours: Implementation, theirs: Implementation) -> str:
@@ -108,15 +105,8 @@ def _in_fp32(ev: Evidence, ours: Implementation, theirs: Implementation) -> str:
     time, ratio = ev.networks.time(equal.name, ev.largest), ev.networks.ratio(ours.name, equal.name, ev.largest)
     assert time and ratio
     return (
-        f"; the fastest in FP32, {equal.name}, takes {units.time(time.value)}: {units.ratio_and_interval(ratio, '†')}"
+        f" The fastest in FP32, {equal.name}, takes {units.time(time.value)}: {units.ratio_and_interval(ratio, '†')}."
     )
-
-
-def _steps(ev: Evidence, ours: Implementation) -> str:
-    """A sentence on what ours gains over what it builds on, and that over what is below it; empty where nothing is."""
-    steps = ev.networks.steps(ours)
-    gains = (f"{step.name} {units.ratio_and_interval(gain)} over {step.header.builds_on}" for step, gain in steps)
-    return f"Step by step, timed in turn: {', '.join(gains)}." if steps else ""
 
 
 def _slower(ev: Evidence) -> Iterator[str]:
@@ -133,20 +123,22 @@ def _slower(ev: Evidence) -> Iterator[str]:
             yield f"{said}: {units.ratio_and_interval(ratio, '†')}."
 
 
-def _idea(ev: Evidence, one: Implementation) -> ImplementationIdea:
-    gains = [
-        f"{units.ratio_and_interval(gain)} at {units.count(size)}{_separate_words(ev, one, size)}"
-        for size in ev.sizes
-        if (gain := ev.networks.gain(one, size))
-    ]
-    said = f"Times as fast as {one.header.builds_on}, in turn: {'; '.join(gains)} images." if gains else ""
-    return ImplementationIdea(one.name, one.title, one.header.idea.strip(), one.header.expect.strip(), said)
+def _idea(ev: Evidence, one: Implementation, in_full: bool) -> ImplementationIdea:
+    gain = ev.networks.gain(one, ev.largest)
+    said = (
+        f"Speedup over {one.header.builds_on} at {units.count(ev.largest)} images: "
+        f"{units.ratio_and_interval(gain)}{_separate_words(ev, one, ev.largest)}."
+        if gain
+        else ""
+    )
+    idea, expect = (one.header.idea.strip(), one.header.expect.strip()) if in_full else ("", "")
+    return ImplementationIdea(one.name, one.title, idea, expect, said)
 
 
 def _separate_words(ev: Evidence, one: Implementation, size: int) -> str:
     """What the GPU times in the table make of a gain, where that is something else."""
     ratio = ev.networks.separate_ratio(one, size)
-    return f" ({units.ratio_and_interval(ratio, '†')} by the GPU times of their own jobs)" if ratio else ""
+    return f" ({units.ratio_and_interval(ratio, '†')} from separate jobs)" if ratio else ""
 
 
 def _comparison_table(ev: Evidence, shown: list[Implementation]) -> HtmlTable:
@@ -166,11 +158,10 @@ def _comparison_table(ev: Evidence, shown: list[Implementation]) -> HtmlTable:
         rows.append((time.value, (one.name, *timed, *host, ratio, f"{check.rel_l2_err:.1e}", wrong)))
     return HtmlTable(
         "networks-beside",
-        f"From images to labels at {units.count(ev.largest)} images on {ev.device_name('gpu')}: CUDA events around the "
-        "call, and the host's clock around it and a wait; "
-        f"{HOST_TO_HOST_HEAD if hosted else ''}the times of the fastest framework over each one's, in two processes "
-        "(†), the interval made of both medians' and widened by the drift between jobs; the error of the scores over "
-        "the norm of those in float64; labels that differ from float64's.",
+        f"From images to labels at {units.count(ev.largest)} images on {ev.device_name('gpu')}. GPU time: CUDA events around the "
+        f"call. Op time: the host's clock around the call and a wait. {HOST_TO_HOST_HEAD if hosted else ''}Times as fast: the "
+        "framework's time over this one's, from two jobs (†), its interval widened by the drift between jobs. Error: of the "
+        "scores, relative to float64. Labels: how many differ from float64's.",
         (
             *words("Implementation"),
             *numbers(

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
+from warpbook.common.files import PROJECT
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import analysis, claim_table, milestone_4, published_comparison
 from warpbook.report.views.analysis import FullAnalysis
-from warpbook.report.views.components import HtmlTable
+from warpbook.report.views.components import HtmlTable, numbers, words
 from warpbook.report.views.milestone_4 import OptimizationView
 from warpbook.report.views.supplement import (
     all_times,
@@ -37,16 +38,6 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class SourceListing:
-    """The CUDA C++ of a variant, its header apart, and the identity of all that decides its machine code."""
-
-    variant: str
-    file: str
-    sha256: str
-    code: str
-
-
-@dataclass(frozen=True)
 class SupplementView:
     """One part a heading. optimizations: those that their chapter does not tell in full; why_no_gpu: why there are no
     GPU figures."""
@@ -68,7 +59,7 @@ class SupplementView:
     why_no_gpu: str
     provenance: ProvenanceView
     dictionary: Dictionary
-    sources: tuple[SourceListing, ...]
+    sources: HtmlTable
     references: tuple[Reference, ...]
 
 
@@ -93,10 +84,31 @@ def supplement_view(ev: Evidence) -> SupplementView:
         why_no_gpu=ev.source.why,
         provenance=provenance.provenance_view(ev),
         dictionary=provenance.dictionary(),
-        sources=tuple(
-            SourceListing(one.name, one.cuda_source.name, one.source_sha256, one.code.strip())
+        sources=_sources(ev),
+        references=tuple(Reference(one.name, one.header.reference) for one in variants if one.header.reference),
+    )
+
+
+def _sources(ev: Evidence) -> HtmlTable:
+    """The CUDA C++ of each variant and the identity of all that decides its machine code."""
+    return HtmlTable(
+        "a-sources",
+        "Sources of the CUDA kernels. The SHA-256 covers code, launcher, constants and launch; a variant whose SHA-256 differs "
+        "from that in run.json has no times in the report.",
+        (*words("Variant", "File"), *numbers("Lines of code"), *words("SHA-256")),
+        tuple(
+            (
+                one.name,
+                str(
+                    one.cuda_source.relative_to(PROJECT)
+                    if one.cuda_source.is_relative_to(PROJECT)
+                    else one.cuda_source.name
+                ),
+                str(len(one.code.strip().splitlines())),
+                one.source_sha256,
+            )
             for one in ev.compared_variants("gpu")
             if one.cuda_source
         ),
-        references=tuple(Reference(one.name, one.header.reference) for one in variants if one.header.reference),
+        "dense",
     )

@@ -33,8 +33,8 @@ def all_times_view(ev: Evidence) -> AllTimes:
         refused=ev.times.refused_samples,
         table=HtmlTable(
             "a-times",
-            "Every series of samples: medians in ms, with half the width of the 95 % interval and the number of "
-            "samples for those that figures are quoted from, and the direct method's bound in FP32.",
+            "Every series of samples: medians in ms. Those that the report quotes have half the width of their 95 % interval and "
+            "the number of samples. The last column is the direct method's bound in FP32.",
             (
                 *words("Variant", ev.case_word.capitalize()),
                 *numbers(ev.size_word, *(f"{kind}, {state}" for kind, state in SERIES[:-1]), "layer"),
@@ -62,8 +62,8 @@ def _over_cpu(ev: Evidence, naive: Variant) -> Figure:
         figures.time_plots.speedup_by_size(ev, naive, cpu),
         "Speedup of the first GPU kernel over each CPU variant against dataset size.",
         "Speedup of the first GPU kernel over each CPU variant, op times of all layers added, with 95\u202f% "
-        f"intervals, {units.sample_size(gain.ratio for gain in gains if gain)}. Two devices cannot be timed in turn: "
-        "these are ratios of separate measurements.",
+        f"intervals, {units.sample_size(gain.ratio for gain in gains if gain)}. Samples of two devices cannot be "
+        "interleaved: these are ratios of separate jobs.",
     )
 
 

@@ -39,10 +39,9 @@ def _table(ev: Evidence) -> HtmlTable:
     sound = ev.builds.table[ev.builds.table.ok]
     return HtmlTable(
         "a-builds",
-        f"Builds by {ev.local.record['machine']['compiler']}: registers a thread on each architecture (sm_…); static "
-        "shared memory of a block, local memory and spilled bytes of a thread, the most on any; theoretical occupancy "
-        f"on {ev.arch} and what limits it, where the header declares the block or a profile shows it. A dash for "
-        "registers: not built for it.",
+        f"Builds by {ev.local.record['machine']['compiler']}: registers of a thread on each architecture (sm_…; –: not built "
+        "for it). Static shared memory of a block, local memory and spilled bytes of a thread are the most on any. Theoretical "
+        f"occupancy and its limit are those on {ev.arch}, where the header declares the block or a profile shows it.",
         (
             *words("Variant", "Kernel"),
             *numbers(*archs, "Shared, B", "Local, B", "Spills, B", "Occupancy"),

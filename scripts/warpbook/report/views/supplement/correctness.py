@@ -86,9 +86,8 @@ def _reals(ev: Evidence) -> HtmlTable:
     on_cpu = "" if ev.missing_reason("cpu") else ", on the CPU at every size that a call is given"
     return HtmlTable(
         "a-correct-reals",
-        f"Errors on random reals at the largest size{on_cpu}, the others being in correctness.csv, with the "
-        "tolerance beside: the largest absolute error, the largest allowed anywhere, the relative L2 error, and the "
-        "largest share that an output's error takes of its own tolerance.",
+        f"Errors on random reals at the largest size{on_cpu}; correctness.csv has the others. Tolerance: the largest that any "
+        "output allows. Worst share: the largest error of an output as a share of its own tolerance.",
         (
             *words("Variant", ev.case_word.capitalize()),
             *numbers(ev.size_word, "Largest error", "Tolerance", "Relative L2", "Worst share"),
@@ -125,9 +124,9 @@ def _over_length(ev: Evidence, drawn: pd.DataFrame) -> Figure:
         figures.error_plots.error_by_length(ev),
         f"Relative L2 errors of {', '.join(drawn.variant.unique())} over sums of {least} to {most} products, under or "
         f"over a dashed line at {precision.CLASS_RATIO} times the error of {ev.problem.facts.baseline}.",
-        f"Error against float64 on random reals over the length of sums, {least} to {most} products; of {ev.case_word}s with "
-        f"sums as long the largest error is drawn. Dashed: {precision.CLASS_RATIO} times that of {ev.problem.facts.baseline} on the "
-        "same inputs, the limit of FP32's class. Hollow: variants that claim another class. Dotted: libraries."
+        f"Error against float64 on random reals over the length of sums, {least} to {most} products; of {ev.case_word}s of one length "
+        f"the largest error is drawn. Dashed: {precision.CLASS_RATIO} times the error of {ev.problem.facts.baseline} on the same inputs. "
+        "Hollow: variants of another precision. Dotted: libraries."
         f"{borrowed_run.run_sentence(ev, PRECISION)}",
     )
 
@@ -138,16 +137,16 @@ def _ranges(ev: Evidence, rows: pd.DataFrame) -> HtmlTable:
     small, large, (x_exponent, w_exponent) = (precision.EXPONENTS[kind] for kind in ("small", "large", "subnormal"))
     return HtmlTable(
         "a-errors-ranges",
-        f"The largest ratio of a variant's error to that of {ev.problem.facts.baseline} over all {ev.case_word}s, by the "
-        f"range of the inputs, on how many {ev.case_word}s and ranges it is at most {precision.CLASS_RATIO}, and the products of the longest sum "
-        f"where it is more. reals: inputs in [−1, 1); small and large: {first} times 2^{small[0]} and 2^{large[0]}; "
+        f"The largest ratio of a variant's error to that of {ev.problem.facts.baseline}, by the range of the inputs. Then: on how many "
+        f"{ev.case_word}s and ranges it is at most {precision.CLASS_RATIO}, and the longest sum where it is more. "
+        f"Ranges: reals are in [−1, 1); small and large are {first} times 2^{small[0]} and 2^{large[0]}; "
         f"mixed: each value of {first} times 2^e, e from "
         f"−{precision.MIXED_EXPONENT} to {precision.MIXED_EXPONENT}; subnormal: {first} times 2^{x_exponent}, which FP32 "
         f"holds as subnormal numbers, and the other inputs times 2^{w_exponent}.".replace("^-", "^−")
         + borrowed_run.run_sentence(ev, PRECISION),
         (
             *words("Variant", "Claims"),
-            *numbers(*kinds, "In FP32's class", "Longest sum beyond"),
+            *numbers(*kinds, f"At most {precision.CLASS_RATIO}×", "Longest sum beyond"),
             *words("Not measured"),
         ),
         tuple(_range(str(name), group, kinds) for name, group in rows.groupby("variant", sort=False)),

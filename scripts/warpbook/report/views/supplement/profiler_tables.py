@@ -90,9 +90,8 @@ def _tools(ev: Evidence, tools: dict[str, dict[str, Any]]) -> HtmlTable:
     assert ev.gpu_run is not None  # whose tools they are
     return HtmlTable(
         "a-profilers",
-        f"Profilers on the machine of the run {ev.gpu_run.run_id}, and what each of them watched for this report, or "
-        "why it did not.",
-        words("Profiler", "Version", "Watched"),
+        f"Profilers on the machine of the run {ev.gpu_run.run_id}: what each of them profiled, or why it did not.",
+        words("Profiler", "Version", "Profiled"),
         tuple(
             (NAMES[tool], state["version"] or MISSING, _watched_programs(ev, tool, state))
             for tool, state in tools.items()
@@ -126,8 +125,8 @@ def _agreements(agreed: list[Agreement]) -> Agreements:
         far=" to ".join(units.significant(end, 2) for end in ends),
         table=HtmlTable(
             "agreement-table",
-            "Kernel time of each layer as each profiler has it, how far the largest is above the smallest, and the "
-            "time by CUDA events without a profiler, gaps between kernels included.",
+            "Kernel time of each layer by each profiler, and how far the largest is above the smallest. CUDA events: without a "
+            "profiler, gaps between kernels included.",
             (*words("Variant", "Layer"), *numbers("Images", "Kernels", *names, "Apart", "CUDA events")),
             tuple(
                 (

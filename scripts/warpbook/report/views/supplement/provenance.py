@@ -118,7 +118,7 @@ def _run(ev: Evidence, run: Run, place: int) -> HtmlTable:
         ("Code", code),
         ("Host", f"{cpu['model']}, {cpu['cores']} cores, {memory} GiB; {machine['system']}"),
         *([("Nodes that measured", ", ".join(took_part))] if took_part else []),
-        *([("GPUs put aside", "; ".join(put_aside))] if put_aside else []),
+        *([("GPUs in quarantine", "; ".join(put_aside))] if put_aside else []),
         *(_gpu(machine["gpu"], sum("/" in name for name in took_part)) if machine["gpu"] else []),
         ("Compiler", machine["compiler"]),
         ("Software", f"Python {machine['python']}; {software}"),
@@ -130,12 +130,12 @@ def _run(ev: Evidence, run: Run, place: int) -> HtmlTable:
 def _citation_words(ev: Evidence, run: Run) -> str:
     if run is not ev.local and run is not ev.gpu_run:
         kinds = [OLDER_RUN_TABLES[table] for table, older in ev.selection.from_older_run.items() if older is run]
-        return f"What the run of the GPU figures holds none of: {', '.join(kinds)}"
+        return f"What the run of the GPU times lacks: {', '.join(kinds)}"
     if run is not ev.local:
-        return "GPU figures"
+        return "GPU times"
     if ev.missing_reason("cpu"):
-        return "GPU figures" if ev.gpu_run is ev.local else "Builds"
-    return "CPU and GPU figures" if ev.gpu_run is ev.local else "CPU figures and builds"
+        return "GPU times" if ev.gpu_run is ev.local else "Builds"
+    return "CPU and GPU times" if ev.gpu_run is ev.local else "CPU times and builds"
 
 
 def _gpu(gpu: dict[str, Any], took_part: int) -> list[tuple[str, str]]:

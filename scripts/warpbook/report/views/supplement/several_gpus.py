@@ -70,8 +70,8 @@ def _timed_table(ev: Evidence) -> HtmlTable:
     taken = own.groupby("measured_on").variant.unique()
     return HtmlTable(
         "gpu-timed-table",
-        f"Which GPU the op times of {ev.network.name} were taken on, each variant in turn with its baseline in one job "
-        f"there. Every row of {tables.SAMPLES.name} in the run names its GPU too.",
+        f"Which GPU the op times of {ev.network.name} were taken on, each variant interleaved with its baseline in one "
+        f"job. Every row of {tables.SAMPLES.name} in the run names its GPU too.",
         words("GPU", "Variants"),
         tuple(
             (_gpu_label(ev, str(gpu)), ", ".join(taken[gpu])) for gpu in ev.trust.gpu_shares.measured_on if gpu in taken
@@ -99,11 +99,10 @@ def _aa(ev: Evidence) -> HtmlTable:
     places = units.count(max(span.n for span in ratios.values()))
     return HtmlTable(
         "gpu-aa-table",
-        "A variant in turn with its copy on each GPU: comparisons of every kind of time, and how many were called "
-        "faster or slower, which they are not. Times: the GPU's median op time, cold, over the middle one of all GPUs, "
-        f"in the middle of {places} layers and sizes of all networks, and what 95 % of them lie between. The slowest "
-        f"GPU took more than the fastest, in the middle and at most: {', '.join(spans)} images. Each had a process "
-        "of its own on its share of the cores: an op time has the host's part of a call in it.",
+        "Each GPU's A/A tests, a variant against its copy: comparisons of every kind of time, and how many were wrongly called "
+        f"faster or slower. Times: the GPU's median op time over that of the middle GPU; median of {places} layers and sizes of "
+        "all networks, and the range of 95 % of them. The slowest GPU took more than the fastest, in the median and at most: "
+        f"{', '.join(spans)} images. Each GPU had a process on its own share of the cores.",
         (*words("GPU"), *numbers("Comparisons", "Wrong", "Share", "Times", "from", "to")),
         tuple(rows),
     )
@@ -129,9 +128,9 @@ def _times(ev: Evidence) -> HtmlTable:
             rows.append((variant, layer, _gpu_label(ev, gpu), cell_markup.time_cell(statistics.median(times)), *said))
     return HtmlTable(
         "gpu-times-table",
-        f"The same variant on each GPU: median op time, cold, at {ev.at_size(ev.largest)} in its A/A tests, "
-        "and that over the first GPU's, its interval made of both medians': two measurements apart, and no speedup. "
-        "A speedup is taken within one job, on one GPU; one of two jobs bears a † and allows for what is seen here.",
+        f"The same variant on each GPU: median op time, cold, at {ev.at_size(ev.largest)} in its A/A tests. The ratio to the first "
+        "GPU's compares two separate jobs and is no speedup. Speedups are taken within one job on one GPU; a † ratio allows "
+        "for these differences.",
         (
             *words("Variant", ev.case_word.capitalize(), "GPU"),
             *numbers("Op time", "Over the first", "95 %"),

@@ -77,9 +77,9 @@ def _rates(ev: Evidence, rows: list[Row]) -> HtmlTable:
 def _time_table(rows: list[Row]) -> HtmlTable:
     return HtmlTable(
         "stream-spent-table",
-        "Where a worker's time goes, the mean of the stream's workers: its start (Python, libraries, the device, "
-        "weights and a first chunk), reading, and on a GPU, beside that, copies and kernels; and the most memory of a "
-        "worker, on its device as the driver counts it. The system keeps the file that is read in memory.",
+        "Where a worker's time goes, the mean of the stream's workers. Start: Python, libraries, the device, weights and a first "
+        "chunk. On a GPU, copies and kernels overlap reading. Memory: the most of a worker, on its device as the driver counts "
+        "it. The system keeps the file in memory.",
         (
             *words("Variant"),
             *numbers("Images"),

@@ -29,9 +29,8 @@ def time_kinds_view(ev: Evidence) -> HtmlTable | None:
         rows.append((variant.name, *(units.time(one.value) if one else MISSING for one in times), program))
     return HtmlTable(
         "m4-kinds",
-        f"The four times of every GPU variant at {ev.at_size(ev.largest)}: gpu (the device's, gaps between a "
-        "call's kernels included), op (the call, synchronised), layer (with host-device copies), program (the whole "
-        "process); medians. The table of every series has the intervals of the others. "
+        f"The four times of every GPU variant at {ev.at_size(ev.largest)}, medians. Gpu: the device, with the gaps between a call's "
+        "kernels. Op: the call, synchronised. Layer: with copies between host and device. Program: the whole process. "
         f"{kind_order(ev)}",
         (
             *words("Variant"),

@@ -1,0 +1,102 @@
+"""What nvcc's two passes see of a source: `__CUDA_ARCH__` is a number where device code is compiled, nothing elsewhere.
+
+The emulator compiles both at once. Each conditional that asks for it is decided by the function that it stands in.
+"""
+
+import re
+from typing import TYPE_CHECKING
+
+from warpbook.kernels import sources
+from warpbook.kernels.launch_inference import cuda_ast
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b((?:\\\n|[^\n])*)", re.MULTILINE)
+_OF_DEVICE = re.compile(r"\b__(?:global|device|constant|shared|managed)__|#[ \t]*(?:define|error|include|pragma)")
+"""What device code alone needs, and what either pass sees."""
+
+
+def settle(source: str, arch: str) -> str:
+    """A source whose conditionals no longer ask for `__CUDA_ARCH__`, each line in its place."""
+    feature = f"__CUDA_ARCH_FEAT_{arch.upper().replace('_', '').removesuffix('A')}_ALL"
+    if not re.search(rf"\b(__CUDA_ARCH__|{feature})\b", source):
+        return source
+    if arch.endswith("a"):
+        source = _replace_conditions(source, feature, "1")
+    return _replace_conditions(source, "__CUDA_ARCH__", f"{int(re.sub(r'[^0-9]', '', arch)) * 10}")
+
+
+def _replace_conditions(source: str, name: str, value: str) -> str:
+    root, plain = cuda_ast.parse(source), sources.without_comments(source)
+    edits: list[tuple[int, int, str]] = []
+    groups: list[tuple[int, list[re.Match[str]]]] = []
+    directives: list[tuple[int, int]] = []
+
+    def close(start: int, members: list["re.Match[str]"], end: int) -> None:
+        mentions = [member for member in members if re.search(rf"\b{name}\b", member[0])]
+        if mentions:
+            seen = _sees_device(root, source, plain[start:end], start)
+            edits.extend((m.start(), m.end(), _decide(m, name, value if seen else "")) for m in mentions)
+
+    for directive in _DIRECTIVE.finditer(plain):
+        directives.append(directive.span())
+        if directive[1] in ("if", "ifdef", "ifndef"):
+            groups.append((directive.start(), [directive]))
+        elif groups and directive[1] == "elif":
+            groups[-1][1].append(directive)
+        elif groups and directive[1] == "endif":
+            close(*groups.pop(), directive.end())
+    for mention in re.finditer(rf"\b{name}\b", plain):
+        if not any(begin <= mention.start() < end for begin, end in directives):
+            function = _function_at(root, source, mention.start())
+            if function is None or is_of_device(function):
+                edits.append((*mention.span(), value))
+    for begin, end, made in sorted(edits, reverse=True):
+        source = source[:begin] + made + source[end:]
+    return source
+
+
+def _decide(directive: "re.Match[str]", name: str, value: str) -> str:
+    """A directive with a macro's value in it; an empty one stands for no such macro."""
+    kind, condition = directive[1], directive[2]
+    indent = directive[0].partition("#")[0]
+    if kind in ("ifdef", "ifndef"):
+        return f"{indent}#if {int((kind == 'ifdef') == bool(value))}" + "\n" * condition.count("\n")
+    condition = re.sub(rf"\bdefined\s*(\(\s*{name}\s*\)|\b{name}\b)", str(int(bool(value))), condition)
+    condition = re.sub(rf"\b{name}\b", value or "0", condition)
+    return f"{indent}#{kind}{condition}"
+
+
+def _sees_device(root: "Node", source: str, group: str, start: int) -> bool:
+    """Whether a conditional is decided as for device code: by its function, outside of all by what it chooses from."""
+    function = _function_at(root, source, start)
+    return (
+        is_of_device(function)
+        if function
+        else bool(_OF_DEVICE.search(group) or re.search(r"[<>]", group.partition("\n")[0]))
+    )
+
+
+def _function_at(root: "Node", source: str, place: int) -> "Node | None":
+    at = len(source[:place].encode())
+    node = root.descendant_for_byte_range(at, at + 1)
+    while node is not None and node.type != "function_definition":
+        node = node.parent
+    return node
+
+
+def is_of_device(node: "Node") -> bool:
+    """Whether a node stands in a function that runs on the device alone, or on either side."""
+    found: Node | None = node
+    while found is not None:
+        if found.type == "function_definition" and re.search(r"\b__(global|device)__", head(found)):
+            return True
+        found = found.parent
+    return False
+
+
+def head(function: "Node") -> str:
+    """A function's definition before its body."""
+    body = cuda_ast.field(function, "body")
+    return (function.text or b"")[: body.start_byte - function.start_byte if body else None].decode()

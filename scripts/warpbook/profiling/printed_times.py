@@ -1,0 +1,179 @@
+"""Tables of times with heads above their rows: nvprof's CSV, and what `nsys stats` prints in each of its formats."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from warpbook.common.errors import UserError
+from warpbook.profiling import printed_tables
+from warpbook.profiling.printed_tables import Part, Table
+from warpbook.profiling.profile_schema import (
+    Profile,
+    Row,
+    SumRow,
+    column_roles,
+    contradiction,
+    error_location,
+    is_api,
+    limit_events,
+    sum_row,
+    summary_rows,
+    traced_event,
+)
+
+KERNEL_SUMS = "nsys stats --report cuda_gpu_kern_sum,cuda_gpu_mem_time_sum,cuda_api_sum --format csv REPORT"
+"""The command that prints what is read, of a report of Nsight Systems."""
+
+_KILO = {"nsys": 1000, "nvprof": 1024}
+_CAPTION_UNITS = {"nanoseconds": "ns", "microseconds": "us", "milliseconds": "ms", "seconds": "s"}
+_SECTIONS = {"GPU activities": "gpu", "API calls": "api"}
+_OTHER_SECTIONS = ("CPU profiling", "Metric", "Event", "NVTX", "Unified Memory profiling", "OpenACC", "OpenMP")
+_DEVICE_ROWS = {"CUDA_KERNEL", "MEMORY_OPER"}
+
+
+def parts(tables: Sequence[Table], origin: str) -> list[Part]:
+    """The profiles that tables of times make, run by run."""
+    found: list[Part] = []
+    for table in tables:
+        if table.rows and table.kind in ("sums", "trace") and table.tool == "nvprof":
+            cells = table.rows[0][1]
+            if not any(character.isdecimal() for cell in cells for character in cell):
+                table.units = table.rows.pop(0)[1]
+    for tool, what in (("nvprof", "nvprof CSV"), ("nsys", "nsys stats")):
+        of_tool = [table for table in tables if table.kind in ("sums", "trace", "other") and table.tool == tool]
+        found += [
+            Part(what, run[0].first, run[-1].last, partial(_read, run, origin, what))
+            for run in printed_tables.runs(of_tool, _key)
+        ]
+    return found
+
+
+def _key(table: Table) -> str:
+    """What a run of the tool prints one table of; empty for tables that are not read."""
+    if table.kind == "trace":
+        return (
+            "trace of the GPU" if any("Grd" in head or "Grid" in head for head in table.heads) else "trace of the API"
+        )
+    if _is_left_out(table):
+        return ""
+    return "/".join(sorted({share_of for share_of, _ in _wholes(table)}))
+
+
+def _is_left_out(table: Table) -> bool:
+    return table.kind == "other" or table.section.startswith(_OTHER_SECTIONS)
+
+
+def _wholes(table: Table) -> list[tuple[str, str]]:
+    """(what a row's share is of, its kind where the table says it) for each row of a table of sums."""
+    roles = [role for role, _ in column_roles(table.heads)]
+    if "Type" in table.heads:
+        at = table.heads.index("Type")
+        return [(_SECTIONS.get(cells[at], ""), "") for _, cells in table.rows]
+    names = {head.lower() for head in table.heads}
+    calls = [is_api(cells[roles.index("name")].strip()) for _, cells in table.rows]
+    whole, kind = "", ""
+    if "range" in names:
+        whole = kind = "range"
+    elif "type" in roles:
+        types = {cells[roles.index("type")].strip() for _, cells in table.rows}
+        whole = "gpu" if types <= _DEVICE_ROWS else ""
+    elif "operation" in names or "operations" in names:
+        whole = "copies"
+    elif all(calls) or (any(calls) and "instances" not in names):
+        whole = "api"
+    elif table.tool == "nvprof":
+        whole = "gpu"
+    elif "instances" in names:  # tables of the operating system's calls count calls
+        whole, kind = "kernels", "kernel"
+    return [(whole, kind)] * len(table.rows)
+
+
+def _units(table: Table, origin: str) -> list[tuple[str, str]]:
+    """(role, unit) of each column, from its head, from nvprof's row of units, or from nsys' caption."""
+    with error_location(origin, table.line):
+        columns = list(column_roles(table.heads))
+    if table.tool == "nvprof":
+        units = table.units or [""] * len(columns)
+        return [(name, unit) for (name, _), unit in zip(columns, units, strict=True)]
+    # before 2021 the unit stood over the total alone, or in the caption, which a copy may have lost: nanoseconds
+    whole = dict(columns).get("total") or _CAPTION_UNITS.get(table.unit or "nanoseconds", "")
+    if not whole and table.kind == "sums":
+        known = ", ".join(_CAPTION_UNITS)
+        raise UserError(f"{origin}, line {table.line}: a table of times in {table.unit!r}; known: {known}")
+    return [(name, unit or whole if name in ("total", "avg", "min", "max") else unit) for name, unit in columns]
+
+
+def _read(tables: Sequence[Table], origin: str, what: str) -> Profile:
+    """The profile that a run's tables make. UserError names the line of what is wrong."""
+    events: list[Row] = []
+    summaries: list[Row] = []
+    left_out: list[str] = []
+    devices: dict[str, None] = {}
+    for table in tables:
+        if _is_left_out(table) and table.rows:
+            left_out.append(f"the {'section' if table.tool == 'nvprof' else 'table'} at line {table.line}")
+        if _is_left_out(table):
+            continue
+        columns = _units(table, origin)
+        if table.kind == "trace":
+            left_out += _read_trace(table, columns, origin, events, devices)
+        else:
+            left_out += _read_sums(table, columns, origin, summaries)
+    if not events and not summaries:
+        if any(table.rows for table in tables):
+            hint = f": import what `{KERNEL_SUMS}` prints" if tables[0].tool == "nsys" else ""
+            raise UserError(
+                f"{origin} holds no times of kernels, copies or API calls, only {', '.join(left_out)}{hint}"
+            )
+        raise UserError(f"{origin}, line {tables[0].line}: a header of {what} and no rows under it")
+    tool = tables[0].tool
+    profile = Profile(what, tool, events, summaries, omissions=tuple(left_out), device=", ".join(devices))
+    return limit_events(profile)
+
+
+def _texts(columns: Sequence[tuple[str, str]], cells: Sequence[str]) -> dict[str, tuple[str, str]]:
+    return {name: (text, unit) for (name, unit), text in zip(columns, cells, strict=True) if name}
+
+
+def _read_trace(
+    table: Table, columns: Sequence[tuple[str, str]], origin: str, events: list[Row], devices: dict[str, None]
+) -> list[str]:
+    without_duration = []
+    seen: dict[tuple[str, ...], int] = {}
+    for number, cells in table.rows:
+        texts = _texts(columns, cells)
+        if not texts["duration"][0].strip() and texts["name"][0].startswith("[Unified Memory"):
+            without_duration.append(number)
+            continue
+        if earlier := seen.setdefault(tuple(cells), 0):
+            raise UserError(f"{origin}, line {number}: the event of line {earlier} once more")
+        seen[tuple(cells)] = number
+        with error_location(origin, number):
+            events.append(traced_event(texts, _KILO[table.tool]))
+        if "device" in texts and texts["device"][0].strip():
+            devices[texts["device"][0].strip()] = None
+    return [f"the event without a duration at line {number}" for number in without_duration]
+
+
+def _read_sums(table: Table, columns: Sequence[tuple[str, str]], origin: str, summaries: list[Row]) -> list[str]:
+    """Add a table's sums, each whole of them complete; gives what is left out."""
+    groups: dict[tuple[str, str], list[SumRow]] = {}
+    left_out: dict[str, None] = {}
+    heads = [head.lower() for head in table.heads]
+    names = [cells[-1] for _, cells in table.rows]
+    for (number, cells), (share_of, kind) in zip(table.rows, _wholes(table), strict=True):
+        if "gridxyz" in heads and names.count(cells[-1]) > 1:  # the shape tells launches of one kernel apart
+            grid, block = (", ".join(cells[heads.index(name)].split()) for name in ("gridxyz", "blockxyz"))
+            cells = [*cells[:-1], f"{cells[-1]} ({grid})x({block})"]
+        if not share_of:
+            left_out[cells[0] if heads[0] == "type" else f"the table at line {table.line}"] = None
+            continue
+        with error_location(origin, number):
+            row = sum_row(number, _texts(columns, cells), free_name=kind == "range")
+            if share_of == "api" and not is_api(row.name):
+                raise ValueError(f"{row.name[:60]!r} is no call of CUDA's API")
+        groups.setdefault((share_of, kind), []).append(row)
+    for (share_of, kind), rows in groups.items():
+        if problem := contradiction(rows):
+            raise UserError(f"{origin}, line {problem[0]}: {problem[1]}")
+        summaries += summary_rows(table.tool, share_of, rows, kind)
+    return list(left_out)

@@ -1,0 +1,49 @@
+"""Optimizations on top of each other: the cumulative chains, step by step."""
+
+import itertools
+
+from warpbook.common import units
+from warpbook.common.units import MISSING
+from warpbook.kernels.variants import Variant
+from warpbook.report import figures
+from warpbook.report.evidence import Evidence
+from warpbook.report.views.components import Figure
+
+MOST_STEPS = 15  # of the chains in one figure
+
+
+def chain_figures(ev: Evidence) -> tuple[Figure, ...]:
+    """The waterfalls of the cumulative chains, in figures that leave no page half empty."""
+    parts: list[list[list[Variant]]] = []
+    for steps in ev.ranking.chains:
+        if parts and sum(map(len, [*parts[-1], steps])) <= MOST_STEPS:
+            parts[-1].append(steps)
+        else:
+            parts.append([steps])
+    return tuple(_waterfalls(ev, part, place) for place, part in enumerate(parts, 1))
+
+
+def _waterfalls(ev: Evidence, chains: list[list[Variant]], place: int) -> Figure:
+    told = " ".join(_chain_words(ev, steps) for steps in chains)
+    back = [
+        f" The study starts at {upper.name}; its first step goes back to {lower.name}."
+        for steps in chains
+        for upper, lower in itertools.pairwise(steps)
+        if upper.header.builds_on == lower.name
+    ]
+    return Figure(
+        f"m4-chains-{place}",
+        figures.speedup_plots.waterfalls(ev, chains),
+        f"Op times step by step. {told}",
+        "Op times, step by step. Hatched: time that a step saves; solid: time that it adds. Beside each bar stand its time, "
+        "its speedup over the step before and the speedup over the first. †: the two times come from separate jobs. A "
+        f"speedup is inconclusive where its samples are too few or its interval is too wide.{''.join(back)}",
+    )
+
+
+def _chain_words(ev: Evidence, steps: list[Variant]) -> str:
+    """A chain in words."""
+    times = ((step.name, ev.times.total(step.name, ev.largest)) for step in steps)
+    told = ", ".join(f"{name} {units.time(time.value)}" for name, time in times if time)
+    whole = ev.times.total_speedup(steps[-1].name, ev.largest, over=steps[0].name)
+    return f"{told}: {units.ratio(whole.ratio.value) if whole else MISSING} in all."

@@ -1,0 +1,92 @@
+"""Texts of profilers with one line deleted, doubled, put behind a prefix, or broken in two: each line in turn.
+
+Each outcome is the profile as it was, or a refusal. Where a row is deleted, and nothing else of the file shows it, the
+profile without that row is right too. `make chaos` tries every line of every file.
+"""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT
+from warpbook.profiling import importing
+from warpbook.profiling.profile_schema import Profile
+
+CAPTURED = sorted((PROJECT / "tests/data/profiles").glob("*.[ct]*"))
+CAPTURED += sorted((PROJECT.parent / "shared/cases/profiles").glob("*_ok.txt"))  # where they stand beside the project
+EXAMPLES = int(os.environ.get("CHAOS_EXAMPLES", "300"))
+PREFIXES = ("x", "> ", "0: ", "+", "2024-01-01 ", "rank ", "\x1b[1A")
+WIDTHS = (3, 40, 79, 80)  # terminals', and inside of the first column
+
+
+def damaged(lines: list[str]) -> Iterator[tuple[str, str]]:
+    """(what was done to which line, the text) of every damage to a text."""
+    for number, line in enumerate(lines):
+        before, after = lines[:number], lines[number + 1 :]
+        yield f"line {number + 1} deleted", "\n".join([*before, *after])
+        yield f"line {number + 1} doubled", "\n".join([*before, line, line, *after])
+        for prefix in PREFIXES:
+            yield f"line {number + 1} behind {prefix!r}", "\n".join([*before, prefix + line, *after])
+        quarters = {len(line) * part // 4 for part in (1, 2, 3)}
+        for width in sorted({*WIDTHS, *quarters, len(line) - 3}):
+            if 0 < width < len(line):
+                yield f"line {number + 1} broken at {width}", "\n".join([*before, line[:width], line[width:], *after])
+                pieces = line[:width].rstrip(), "  " + line[width:].lstrip()
+                yield f"line {number + 1} broken at {width}, indented", "\n".join([*before, *pieces, *after])
+
+
+def contents(profile: Profile) -> Counter[tuple[object, ...]]:
+    """Every row of a profile, its names without blanks beside punctuation, which a broken line may have lost."""
+    rows = [*profile.events, *profile.summaries, *profile.counters]
+    return Counter(
+        tuple((key, tight(value) if isinstance(value, str) else value) for key, value in row.items() if key != "row")
+        for row in rows
+    )
+
+
+def tight(text: str) -> str:
+    return re.sub(r"\s*([^\w\s])\s*", r"\1", " ".join(text.split()))
+
+
+def without_launch(rows: Counter[tuple[object, ...]]) -> Counter[tuple[object, ...]]:
+    """The rows without what counts launches, or tells the only other launch of a kernel apart: its number and shape."""
+    plain: Counter[tuple[object, ...]] = Counter()
+    for row, count in rows.items():
+        cells = dict(row)
+        cells.pop("launch", None)
+        if "kernel" in cells:
+            cells["kernel"] = re.sub(r"\)\(\d+,\d+,\d+\)x\(.*", ")", str(cells["kernel"]))
+        plain[tuple(cells.items())] += count
+    return plain
+
+
+@pytest.mark.parametrize("path", CAPTURED, ids=lambda path: path.name)
+def test_a_damaged_line_never_gives_another_profile_silently(path: Path, tmp_path):
+    text = path.read_text()
+    truth = importing.read(path)
+    whole, device = contents(truth), truth.device
+    cases = list(damaged(text.split("\n")))
+    step = max(1, len(cases) * len(CAPTURED) // EXAMPLES)
+    profile = tmp_path / "profile"
+    for what, content in cases[len(path.name) % step :: step]:
+        profile.write_text(content)
+        try:
+            got = importing.read(profile)
+        except UserError as error:
+            assert str(profile) in str(error) and "\n" not in str(error), what
+            continue
+        rows = contents(got)
+        if "deleted" in what:
+            assert not without_launch(rows) - without_launch(whole) and got.device in ("", device), what
+        else:
+            assert (rows, got.device) == (whole, device), what
+
+
+def test_how_many_damaged_texts_are_tried_is_told(tried):
+    cases = sum(len(list(damaged(path.read_text().split("\n")))) for path in CAPTURED)
+    tried("a damaged line in a profiler's text", min(EXAMPLES, cases), "read as it was, or refused with the line")

@@ -1,0 +1,134 @@
+"""CUDA C++ as C++ for the emulator: what nvcc's passes see, launches wherever they stand, names that CUDA declares."""
+
+import pytest
+
+from warpbook.common.supervision import VariantFailure
+from warpbook.harness.emulator import architecture, cuda_names, emulation, translation
+
+
+def host(source):
+    made = translation.to_host(source, "mine.cu", {})
+    assert made.count("\n") == source.count("\n")
+    return made
+
+
+CONDITIONAL = """{head} {{
+#{condition}
+  first();
+#else
+  second();
+#endif
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    "head", ["__global__ void k()", "__host__ __device__ int f()", "struct S { __device__ int f()"]
+)
+@pytest.mark.parametrize("condition", ["ifdef __CUDA_ARCH__", "if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800"])
+def test_device_code_sees_the_architecture(head, condition):
+    made = architecture.settle(CONDITIONAL.format(head=head, condition=condition), "sm_80")
+    assert made.splitlines()[1] in ("#if 1", "#if 1 && 800 >= 800")
+
+
+@pytest.mark.parametrize("condition", ["ifdef __CUDA_ARCH__", "if defined(__CUDA_ARCH__)", "if __CUDA_ARCH__"])
+def test_host_code_sees_no_architecture(condition):
+    made = architecture.settle(CONDITIONAL.format(head="void launch()", condition=condition), "sm_80")
+    assert made.splitlines()[1] == "#if 0"
+
+
+def test_outside_functions_what_is_chosen_from_decides_which_pass_sees_it():
+    device = "#if __CUDA_ARCH__ < 600\n__device__ double atomicAdd(double*, double);\n#endif\n"
+    assert architecture.settle(device, "sm_80").startswith("#if 800 < 600\n")
+    both = "#ifndef __CUDA_ARCH__\nvoid prepare();\n#endif\n"
+    assert architecture.settle(both, "sm_80").startswith("#if 1\n")
+
+
+def test_an_architecture_with_features_of_its_own_is_seen_by_both_names():
+    source = "__global__ void k() {\n#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && __CUDA_ARCH__ == 900\n#endif\n}\n"
+    assert "#if 1 && 900 == 900" in architecture.settle(source, "sm_90a")
+    assert "__CUDA_ARCH_FEAT_SM90_ALL" in architecture.settle(source, "sm_90")
+
+
+def test_an_argument_that_changes_something_is_evaluated_once():
+    made = host("void f() { k<<<g, b, 0, s[n++ % 4]>>>(x, m++, next()); }")
+    assert "Config(1, g, b, 0, s[n++ % 4])" in made
+    assert "[&, given_1 = m++, given_2 = next()] { k(x, given_1, given_2); }" in made
+
+
+@pytest.mark.parametrize(
+    ("macro", "launched"),
+    [
+        ("#define GO(k, g, ...) k<<<g, 256>>>(__VA_ARGS__)", "Config(__LINE__, g, 256), [&] { k (__VA_ARGS__); })"),
+        ("#define GO(k, g, list) do { k<16, T><<<g, 9>>> list; } while (0)", "[&] { k<16, T> list; })"),
+        ("#define GO(k, g) \\\n    k##_fast \\\n    <<<g, 32>>>(x)", "[&] { k##_fast (x); })"),
+    ],
+)
+def test_a_launch_in_a_macro_is_launched(macro, launched):
+    assert launched in host(f"{macro}\n__global__ void other() {{}}\n")
+
+
+def test_an_argument_of_a_launching_macro_that_changes_something_is_named():
+    source = "#define GO(k, ...) k<<<1, 1>>>(__VA_ARGS__)\nvoid f() { GO(k, n++); }\n"
+    with pytest.raises(VariantFailure, match="an argument of GO, which launches, that changes what it names, line 2"):
+        host(source)
+
+
+@pytest.mark.parametrize("cast", ["(void*)k", "(const void *)&k", "reinterpret_cast<const void*>(k)"])
+def test_a_kernel_whose_address_is_taken_keeps_its_parameters(cast):
+    made = host(f"__global__ void k(int n) {{}}\nvoid f() {{ cudaLaunchKernel({cast}, 1, 1, a); g((void*)n); }}\n")
+    assert "emulator::address_of_kernel(" in made
+    assert "(void*)n" in made
+
+
+def test_a_kernel_that_device_code_launches_is_named_with_its_line():
+    source = "__global__ void inner() {}\n__global__ void outer()\n{\n  inner<<<1, 1>>>();\n}\n"
+    with pytest.raises(VariantFailure, match="a kernel that device code launches, line 4") as refused:
+        host(source)
+    assert refused.value.status == "unsupported"
+
+
+@pytest.mark.parametrize("header", ["<cub/cub.cuh>", "<cuda/pipeline>", '"cublas_v2.h"', "<nvtx3/nvToolsExt.h>"])
+def test_a_header_of_cuda_is_left_out_for_its_names_decide(header):
+    assert host(f"#include {header}\n") == "\n"
+
+
+def test_a_header_of_c_plus_plus_under_cuda_s_name_is_the_host_s():
+    assert host("#include <cuda/std/limits>\n#include <math.h>\n") == "#include <limits>\n#include <math.h>\n"
+
+
+needs_headers = pytest.mark.skipif(not cuda_names._headers(), reason="CUDA's headers are not installed")
+OF_CUDA = (
+    "__match_any_sync",
+    "norm3df",
+    "short4",
+    "double4",
+    "cudaMallocPitch",
+    "cudaLimitPrintfFifoSize",
+    "cuFloatComplex",
+)
+OF_A_LIBRARY = ("cub::BlockReduce", "thrust", "cudnnHandle_t", "CUBLAS_OP_N", "tex2D", "NV_IS_DEVICE")
+
+
+@needs_headers
+def test_a_name_is_cuda_s_where_its_headers_declare_it_or_it_is_a_library_s():
+    assert [name for name in (*OF_CUDA, *OF_A_LIBRARY) if not cuda_names.is_of_cuda(name)] == []
+    nobody_s = ("my_helper", "cudaMalocc", "__syncthread", "tile_width", "text", "n", "value", "result", "rank")
+    assert [name for name in nobody_s if cuda_names.is_of_cuda(name)] == []
+
+
+def test_without_headers_a_name_s_beginning_decides(monkeypatch):
+    monkeypatch.setattr(cuda_names, "_headers", lambda: "")
+    assert [name for name in ("__brand_new", "cudaBrandNew", "thrust::sort") if not cuda_names.is_of_cuda(name)] == []
+    assert not cuda_names.is_of_cuda("my_helper")
+
+
+@needs_headers
+def test_a_name_that_the_emulator_lacks_excuses_the_errors_that_follow_from_it():
+    words = (
+        "mine.cu:4:17: error: expected ‘,’ before ‘*’ token\n"
+        "mine.cu:4:5: error: ‘cudaSurfaceObject_t’ was not declared in this scope; did you mean ‘cudaStream_t’?\n"
+    )
+    assert "‘cudaSurfaceObject_t’" in emulation.missing_feature(words, "mine.cu")
+    assert emulation.missing_feature(words.splitlines()[0], "mine.cu") == ""
+    assert emulation.missing_feature("mine.cu:4:5: error: expected ‘;’ before ‘__shfl_sync’", "mine.cu") == ""

@@ -1,0 +1,443 @@
+"""Profiles as people send them: out of terminals, logs, mails and notebooks, broken, mixed, or no profile at all."""
+
+import gzip
+import json
+import re
+import sys
+import types
+
+import pytest
+
+from warpbook.common.errors import UserError
+from warpbook.common.files import PROJECT
+from warpbook.kernels import variants
+from warpbook.profiling import attribution, importing, profile_schema
+
+DATA = PROJECT / "tests" / "data" / "profiles"
+CONV = "conv_forward(float const *, float const *, float*, int, int)"
+NVPROF = f"""\
+==777== NVPROF is profiling process 777, command: ./m2 10000
+==777== Profiling result:
+            Type  Time(%)      Time     Calls       Avg       Min       Max  Name
+ GPU activities:   80.00%  8.0000ms         2  4.0000ms  3.0000ms  5.0000ms  {CONV}
+                   15.00%  1.5000ms         6  250.00us  1.0000us  700.00us  [CUDA memcpy HtoD]
+                    5.00%  500.00us         2  250.00us  200.00us  300.00us  [CUDA memcpy DtoH]
+      API calls:   60.00%  30.000ms         8  3.7500ms  2.0000us  29.000ms  cudaMalloc
+                   40.00%  20.000ms         8  2.5000ms  1.0000us  12.000ms  cudaMemcpy
+"""
+NSYS = """\
+ ** CUDA GPU Kernel Summary (cuda_gpu_kern_sum):
+
+ Time (%)  Total Time (ns)  Instances  Avg (ns)   Med (ns)   Min (ns)  Max (ns)  StdDev (ns)             Name
+ --------  ---------------  ---------  ---------  ---------  --------  --------  -----------  ---------------------------
+     90.0          9000000          2  4500000.0  4500000.0   4000000   5000000     707106.8  conv_forward(const float *)
+     10.0          1000000          1  1000000.0  1000000.0   1000000   1000000          0.0  do_not_remove_this_kernel()
+
+"""
+NCU = """\
+==PROF== Connected to process 4242 (/home/me/m3)
+[4242] m3@127.0.0.1
+  conv_forward(const float *, float *, int) (100, 8, 1)x(16, 16, 1), Context 1, Stream 7, Device 0, CC 8.6
+    Section: GPU Speed Of Light Throughput
+    ----------------------- ----------- ------------
+    Metric Name             Metric Unit Metric Value
+    ----------------------- ----------- ------------
+    DRAM Frequency                  Ghz         7.25
+    Elapsed Cycles                cycle    1,234,567
+    Duration                         ms         1.11
+    ----------------------- ----------- ------------
+
+"""
+NCU_CSV = """\
+"ID","Process ID","Kernel Name","Block Size","Grid Size","Device","CC","Metric Name","Metric Unit","Metric Value"
+"0","4242","conv_forward(int)","(16, 16, 1)","(100, 8, 1)","0","8.6","gpu__time_duration.sum","us","1,234.50"
+"1","4242","conv_forward(int)","(16, 16, 1)","(9, 8, 1)","0","8.6","gpu__time_duration.sum","us","2,345.60"
+"""
+EACH = (NVPROF, NSYS, NCU)
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Read a profile of that text, or of those bytes; `lines` alone of it where they are given."""
+
+    def read(content: str | bytes, lines: tuple[int, int] | None = None, name: str = "profile"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return importing.read(path, lines)
+
+    return read
+
+
+@pytest.fixture
+def refusal(read):
+    """Why a profile is refused."""
+
+    def reason(content: str | bytes, name: str = "profile") -> str:
+        with pytest.raises(UserError) as refused:
+            read(content, name=name)
+        assert "\n" not in str(refused.value)
+        return str(refused.value)
+
+    return reason
+
+
+def rows(profile: profile_schema.Profile) -> list[dict]:
+    return [*profile.events, *profile.summaries, *profile.counters]
+
+
+def each_line(text: str, prefix: str) -> str:
+    return "".join(prefix.format(n=n, s=n % 60) + line + "\n" for n, line in enumerate(text.splitlines(), 1))
+
+
+# --- what stands around a tool's words ---------------------------------------------------------------------------
+
+
+def test_what_a_terminal_a_log_or_a_mail_puts_around_each_line_is_taken_away(read):
+    for text in EACH:
+        expected = rows(read(text))
+        for prefix in (
+            "[1,0]<stdout>:", "0: ", "12: ", "[rank0]: ", "> ", "> > ", "+", "# ", "// ", "app_1  | ",
+            "2024-01-01 10:00:{s:02} ", "2024-01-01T10:00:{s:02}.123Z ", "[2024-01-01 10:00:{s:02},123] [0] ", "{n}:",
+        ):  # fmt: skip
+            assert rows(read(each_line(text, prefix))) == expected, prefix
+            log = f"job 5 begins\n{each_line(text, prefix)}job 5 ends\n"
+            assert rows(read(log)) == expected, prefix
+
+
+def test_colours_are_no_part_of_a_line(read):
+    for text in EACH:
+        expected = rows(read(text))
+        for begin, end in (
+            ("\x1b[1;32m", "\x1b[0m"),
+            ("^[[31m", "^[[0m"),
+            ("\x1b[01;31m\x1b[K", "\x1b[m\x1b[K"),
+            ("[1m", "[0m"),
+        ):
+            coloured = "\n".join(f"{begin}{line}{end}" if line else line for line in text.split("\n"))
+            assert rows(read(coloured)) == expected, begin
+            assert (
+                rows(read(re.sub(r"\b(conv_forward|[458]\.0000ms|7\.25|9000000)\b", rf"{begin}\1{end}", text)))
+                == expected
+            )
+
+
+def test_utf_16_without_its_mark_gzip_and_old_line_ends_are_read(read):
+    for text in EACH:
+        expected = rows(read(text))
+        for content in (
+            text.encode("utf-16-le"), text.encode("utf-16-be"), gzip.compress(text.encode()),
+            text.replace("\n", "\r\n").encode("utf-8-sig"), text.replace("\n", "\r").encode(),
+            f"<html><body><pre>\n{text}\n</pre></body></html>".encode(), f"```text\n{text.strip()}\n```\n".encode(),
+        ):  # fmt: skip
+            assert rows(read(content)) == expected, content[:40]
+
+
+def test_a_notebook_is_read_where_one_cell_of_it_holds_a_profile(read, refusal):
+    def notebook(*outputs: str) -> str:
+        cells = [
+            {"cell_type": "code", "outputs": [{"output_type": "stream", "text": text.splitlines(keepends=True)}]}
+            for text in outputs
+        ]
+        return json.dumps({"cells": [{"cell_type": "markdown"}, *cells], "nbformat": 4}, indent=1)
+
+    for text in EACH:
+        assert rows(read(notebook("building\n", text))) == rows(read(text))
+    assert "is a notebook, and cells 2, 3 of it hold profiles: save the output of one" in refusal(notebook(NVPROF, NCU))
+    assert "is a notebook, and no cell of it holds a profile" in refusal(notebook("done\n"))
+    damaged = refusal(notebook(NVPROF.replace("8.0000ms", "9.0000ms")))
+    assert "output of cell 2, line 4: 2 calls of conv_forward" in damaged
+
+
+def test_lines_of_several_ranks_are_refused_with_the_ranks_and_a_command(refusal):
+    pairs = zip(NVPROF.splitlines(), NVPROF.splitlines(), strict=True)
+    text = "".join(f"[1,0]<stdout>:{a}\n[1,1]<stdout>:{b}\n" for a, b in pairs)
+    assert re.search(r"2 ranks, behind '\[1,0\]<stdout>:', '\[1,1\]<stdout>:': .*`grep -F '\[1,0\]<std", refusal(text))
+
+
+def test_a_prefix_that_only_some_lines_have_is_refused_with_the_line(read, refusal):
+    lines = NVPROF.splitlines(keepends=True)
+    assert rows(read("".join([*lines[:3], "+" + lines[3], *lines[4:]]))) == rows(
+        read(NVPROF)
+    )  # a diff's, nothing taken away
+    taken = "".join([*lines[:3], "- " + lines[3], "+" + lines[3], *lines[4:]])
+    assert re.search(r"line 4: .* is no row", refusal(taken))
+    assert re.search(r"line 8: .* is no row", refusal("".join([*lines[:7], "> " + lines[7]])))
+    assert re.search(
+        r"line 4: .* is no row", refusal("".join("0: " + line if n != 5 else line for n, line in enumerate(lines)))
+    )
+
+
+# --- broken lines ------------------------------------------------------------------------------------------------
+
+
+def test_a_launch_that_a_terminal_broke_is_joined_or_refused(read, refusal):
+    launch = NCU.splitlines()[2]
+    for place, between in ((launch.index(" (100"), "\n "), (launch.index(", 8"), "\n"), (launch.index("*, int"), "\n"),
+                           (launch.index("ontext"), "\n"), (launch.index("ice 0"), "\n"), (launch.index("6, 16"), "\n"),
+                           (launch.index("float *, f"), "\n")):  # fmt: skip
+        broken = NCU.replace(launch, launch[:place] + between + launch[place:])
+        assert {row["kernel"] for row in read(broken).counters} == {"conv_forward(const float *, float *, int)"}, place
+    inside = launch.index("forward")
+    assert "line 3: the line of a launch is broken inside of a name" in refusal(
+        NCU.replace(launch, launch[:inside] + "\n" + launch[inside:])
+    )
+    assert re.search(
+        r"line 3: .* is part of a launch's line, or has no section", refusal(NCU.replace(", Device 0", "\nlog\n, Dev"))
+    )
+    assert "line 3: '> conv_forward" in refusal(NCU.replace("  conv_forward", "> conv_forward"))
+
+
+def test_a_name_that_is_broken_inside_of_a_word_is_refused(read, refusal):
+    assert "line 4: the line is broken inside of a name, after" in refusal(NVPROF.replace("int, int)", "int, i\nnt)"))
+    assert "line 8: 'oc' is no row" in refusal(NVPROF.replace("cudaMalloc", "cudaMall\noc"))
+    joined = read(NVPROF.replace("float const *, float const", "float\nconst *, float const"))
+    assert joined.summaries[0]["name"] == CONV
+
+
+def test_a_file_that_ends_inside_of_a_row_is_refused(refusal):
+    padded = NSYS.replace("*)\n", "*)  \n")
+    assert "line 6: the file ends inside of this row" in refusal(padded[: padded.index("_remove_this")])
+    assert "the shares add up to 95.00 %, not 100 %" in refusal("".join(NVPROF.splitlines(keepends=True)[:5]))
+
+
+# --- several in one file -----------------------------------------------------------------------------------------
+
+
+def test_several_tools_or_runs_are_refused_with_lines_that_are_read(read, refusal):
+    two_runs = NCU + NCU.replace("4242", "4343").replace("1,234,567", "7,654,321")
+    for text, held in [
+        (two_runs, ["1-11", "13-23"]),
+        (NSYS + NCU, ["1-6", "8-18"]),
+        (NSYS + NSYS, ["1-6", "8-13"]),
+        (NVPROF + NVPROF.replace("777", "778"), ["3-8", "11-16"]),
+        (NVPROF + (DATA / "nvprof_metrics.txt").read_text(), ["3-8", "15-28"]),
+        (NCU_CSV + NCU_CSV.replace("1,234.50", "9,999.99"), ["1-3", "4-6"]),
+        (NVPROF + "\n" + NCU_CSV, ["3-8", "10-12"]),
+    ]:
+        reason = refusal(text)
+        assert re.findall(r"--lines (\d+-\d+)", reason) == held, reason
+        for lines in held:
+            first, last = map(int, lines.split("-"))
+            assert rows(read(text, (first, last)))
+
+
+def test_two_processes_that_printed_at_once_are_named(refusal):
+    other = NVPROF.replace("777", "778").replace("8.0000ms", "8.8000ms").replace("4.0000ms", "4.4000ms")
+    mixed = "".join(a + b for a, b in zip(NVPROF.splitlines(True), other.splitlines(True), strict=True))
+    assert re.search(r"line 6: .*processes 777, 778 printed at once; .*--log-file profile-%p.txt", refusal(mixed))
+
+
+# --- figures -----------------------------------------------------------------------------------------------------
+
+
+def test_a_point_between_thousands_is_refused_where_whole_numbers_stand(read, refusal):
+    assert "line 5: '9.000' is 9000, or it is no whole number" in refusal(
+        NSYS.replace("        9000000  ", "          9.000  ").replace("4500000.0", "    4.500")
+    )
+    assert "line 5: '9.000.000' is 9000000, or" in refusal(NSYS.replace("  9000000 ", "9.000.000 "))
+    assert "'1,234' us is 1234 or 1.234" in refusal(NCU_CSV.replace("1,234.50", "1,234").replace("2,345.60", "2,345"))
+    cycles = NCU.replace("7.25", "   7").replace("1.11", "   1")
+    assert read(cycles.replace("1,234,567", "    1,234")).counters[1]["value"] == 1234
+    assert "line 9: '1.234' cycle is 1234 or 1.234" in refusal(cycles.replace("1,234,567", "    1.234"))
+    assert read(NCU_CSV.replace("1,234.50", "1,234")).counters[0]["value"] == 1234  # the other shows the point
+
+
+def test_shares_and_times_that_make_no_whole_are_refused(refusal):
+    rows_of = NVPROF.splitlines(keepends=True)
+    assert "line 5: the shares add up to 95.00 %" in refusal("".join([*rows_of[:5], *rows_of[6:]]))
+    assert "line 6: the row of line 5 once more" in refusal("".join([*rows_of[:5], rows_of[4], *rows_of[5:]]))
+    small = "                    0.00%  1.0000us         1  1.0000us  1.0000us  1.0000us  cudaFree\n"
+    assert "the row of line 9 once more" in refusal(NVPROF + small + small)
+
+
+# --- forms of tables ---------------------------------------------------------------------------------------------
+
+
+def test_columns_that_a_page_moved_are_read_as_words(read):
+    expected = rows(read(NSYS))
+    head, rule, *body = NSYS.strip("\n").splitlines()[2:]
+    heads = re.split(r"\s{2,}", head.strip())
+    cells = [line.split(None, 8) for line in body]
+    for text in (
+        NSYS.replace(rule, rule.replace("-----------  ---", "-----------   --")),
+        NSYS.replace(rule + "\n", ""),
+        re.sub(r" {4}", "\t", NSYS),
+        "\t".join(heads) + "\n" + "".join("\t".join(row) + "\n" for row in cells),
+        "\n".join(f"| {' | '.join(row)} |" for row in (heads, ["---:"] * 9, *cells)),
+        "\n".join(",".join(f'"{cell}"' for cell in row) for row in (heads, *cells)),
+    ):
+        assert rows(read(text)) == expected, text
+
+
+def test_csv_without_quotes_or_without_its_row_of_units_is_read(read, refusal):
+    text = """\
+Time(%),Time,Calls,Avg,Min,Max,Name
+80.00%,8.0000ms,2,4.0000ms,3.0000ms,5.0000ms,conv_forward(float*, float*, int)
+20.00%,2.0000ms,8,250.00us,1.0000us,700.00us,[CUDA memcpy HtoD]
+"""
+    assert [row["name"] for row in read(text).summaries] == ["conv_forward(float*, float*, int)", "[CUDA memcpy HtoD]"]
+    assert "line 2: 14 cells where the header names 7; decimal commas?" in refusal(text.replace(".00", ",00"))
+
+
+def test_a_quoted_cell_of_advice_may_hold_line_ends(read, refusal):
+    advice = NCU_CSV.replace('Value"\n', 'Value","Rule Name","Rule Description"\n').replace(
+        '0"\n', '0","SOL","Memory\nis used"\n'
+    )
+    assert [row["value"] for row in read(advice).counters] == [1234.5, 2345.6]
+    assert "line 2: a line ends inside a name or a number" in refusal(
+        NCU_CSV.replace("conv_forward", "conv_\nforward", 1)
+    )
+
+
+def test_an_event_without_a_duration_is_left_out_and_named(read, refusal):
+    trace = """\
+==777== Profiling result:
+"Start","Duration","Grid X","Device","Name"
+s,ms,,,
+1.000000,0.001000,,"Tesla T4 (0)","[CUDA memcpy HtoD]"
+1.001000,,,,"[Unified Memory CPU page faults]"
+1.003000,4.000000,100,"Tesla T4 (0)","conv_forward(float*)"
+"""
+    profile = read(trace)
+    assert [row["end_ns"] - row["start_ns"] for row in profile.events] == [1000, 4_000_000]
+    assert profile.omissions == ("the event without a duration at line 5",)
+    assert profile.device == "Tesla T4 (0)"
+    assert "line 6: '' is no time" in refusal(trace.replace("4.000000", ""))
+
+
+def test_launches_of_one_kernel_with_several_shapes_are_told_apart(read):
+    assert {row["kernel"] for row in read(NCU_CSV).counters} == {
+        "conv_forward(int) (100, 8, 1)x(16, 16, 1)", "conv_forward(int) (9, 8, 1)x(16, 16, 1)"
+    }  # fmt: skip
+    sums = """\
+Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),GridXYZ,BlockXYZ,Name
+90.0,9000000,2,4500000.0,4500000.0,4000000,5000000,707106.8, 100    8    1,  16   16    1,conv(int)
+10.0,1000000,1,1000000.0,1000000.0,1000000,1000000,0.0,   9    8    1,  16   16    1,conv(int)
+"""
+    names = ["conv(int) (100, 8, 1)x(16, 16, 1)", "conv(int) (9, 8, 1)x(16, 16, 1)"]
+    assert [row["name"] for row in read(sums).summaries] == names
+
+
+# --- what is no profile ------------------------------------------------------------------------------------------
+
+
+def test_what_holds_no_profile_is_named_with_the_command_that_gives_one(refusal):
+    for content, reason in [
+        ("==PROF== Connected to process 4\n==PROF== Report: /a/b.ncu-rep\n", r"progress log.*`ncu --import b.ncu-rep --csv"),
+        ("==PROF== Connected to process 4\n", r"progress log of ncu, which names no report: .*--log-file"),
+        ("======== Warning: No CUDA application was profiled, exiting\n", "saw no kernel"),
+        ("==ERROR== ERR_NVGPUCTRPERM - no permission\n", "the profiler's refusal: .*NVreg_RestrictProfiling"),
+        ("SKIPPED: r.sqlite does not contain CUDA kernel data.\n", "without CUDA events.*nsys profile --trace cuda"),
+        ("======== CPU profiling result (bottom up):\nTime(%)      Time  Name\n 70.00%  7.0s  main\n", "CPU alone"),
+        ("ERROR: Report 'gpukernsum' could not be found.\n", "nsys stats --report cuda_gpu_kern_sum"),
+        ('"#","Address","Source","# Samples"\n"0","7f","MOV R1, R2","3"\n', "line 1: ncu's source page: .*--page raw"),
+        ("Total (MB),Count,Avg (MB),Med (MB),Operation\n1.0,1,1.0,1.0,[CUDA memset]\n", "no times of .*, only the table at line 1: import"),
+        ("<table>\n<tr><th>Time (%)</th><th>Total Time</th></tr>\n", "line 1: a table as HTML: import what `nsys stats"),
+        ("| Metric Name | Metric Unit | Metric Value |\n| Duration | ms | 1 |\n", "without the line of its kernel: print it"),
+        (re.sub(r"(.{80})", r"\1\n", NSYS), "line 3: .* begins a table whose heads or rows are not understood"),
+        ("bash: nvprof: command not found\n", "the shell's message"),
+        ('[\n {"Time (%)": 90.0, "Total Time (ns)": 5}]\n', "nsys' JSON: import what `nsys stats .* --format csv"),
+        (b"PK\x03\x04rest", "a zip archive; import what this gives: unzip profile"),
+        (b"\x1f\x8b\x08\0rest", "gzip that is damaged or cut off"),
+        ("Pr\u00fcfung\n".encode("cp1252") + NVPROF.encode(), "line 1: .*iconv -f CP1252 -t UTF-8 profile"),
+        (NSYS.split(" Time")[0] + "     90.0  9000000  2  4500000.0  4500000.0  conv\n", "line 3: .*without the line of"),
+    ]:  # fmt: skip
+        assert re.search(reason, refusal(content)), (reason, refusal(content))
+
+
+# --- reports, devices, kernels -----------------------------------------------------------------------------------
+
+
+class Metric:
+    def __init__(self, value, unit=""):
+        self.value, self.unit, self.as_double = lambda: value, lambda: unit, lambda: float(value)
+
+
+class Action(dict):
+    """A kernel of a report, as the package ncu-report gives one."""
+
+    NameBase_DEMANGLED = 1
+
+    def name(self, base):
+        assert base == self.NameBase_DEMANGLED
+        return "conv_forward(float *)"
+
+    metric_names, metric_by_name = dict.keys, dict.get
+
+
+def test_a_report_of_ncu_is_read_by_the_package_where_it_is_installed(read, refusal, monkeypatch):
+    shape = {f"launch__{part}_dim_{axis}": Metric(2) for part in ("grid", "block") for axis in "xyz"}
+    first = Action(
+        shape, device__attribute_display_name=Metric("NVIDIA H200"), device__attribute_warp_size=Metric(32),
+        gpu__time_duration_sum=Metric(84480.0, "ns"), launch__func_cache_config=Metric("PreferNone"), missing=Metric(None),
+    )  # fmt: skip
+    package = types.SimpleNamespace(load_report=lambda path: [[first, Action(first, launch__grid_dim_x=Metric(3))]])
+    monkeypatch.setitem(sys.modules, "ncu_report", package)
+    profile = read(b"NVR\0rest")
+    assert (profile.what, profile.device) == ("ncu report (2 launches)", "NVIDIA H200")
+    assert profile.omissions == ("1 metrics that are words",)
+    named = {(row["launch"], row["metric"]): row for row in profile.counters}
+    duration = named[0, "gpu__time_duration_sum"]
+    assert (duration["value"], duration["unit"]) == (84480.0, "ns")
+    assert duration["kernel"] == "conv_forward(float *) (2, 2, 2)x(2, 2, 2)"
+    assert named[0, "missing"]["value"] is None
+    assert not any("device__" in metric for _, metric in named)
+    package.load_report = lambda path: []
+    assert "holds no kernel that ncu-report can read" in refusal(b"NVR\0rest")
+
+
+def test_devices_that_a_file_names_are_those_of_the_profile(read):
+    assert read(NCU).device == read(NCU_CSV).device == "a GPU of compute capability 8.6"
+    assert importing.read(DATA / "nvprof_metrics.txt").device == "TITAN V (0)"
+    assert importing.read(DATA / "nvprof_metrics.csv").device == "TITAN V (0)"
+    assert importing.read(DATA / "nsys_cuda_gpu_trace.csv").device == "NVIDIA H200 (0)"
+    raw = NCU_CSV.splitlines()[0].replace(
+        '"Metric Name","Metric Unit","Metric Value"', '"device__attribute_display_name","x"'
+    )
+    row = '"0","4","conv(int)","(1, 1, 1)","(1, 1, 1)","0","9.0","NVIDIA H200","1"'
+    assert read(f"{raw}\n{',' * 8}\n{row}\n").device == "NVIDIA H200"
+
+
+def test_kernels_that_are_none_of_the_variants_are_found(read):
+    known = variants.discover()
+    assert attribution.foreign_kernels(read(NSYS), known["direct"]) == ["do_not_remove_this_kernel"]
+    assert attribution.foreign_kernels(read(NCU), known["direct"]) == []
+    assert attribution.foreign_kernels(read(NSYS), known["cudnn_fp32"]) == []
+
+
+# --- a folder of such files --------------------------------------------------------------------------------------
+
+# What must come of each file: its summaries, counters and events, or why it is refused.
+CASES = {
+    "r01_*": (0, 0, 3), "r02_*": (0, 4, 0), "r03_*": "ncu --import analysis_file.ncu-rep --csv", "r04*": (2, 0, 0),
+    "r06_*": (4, 0, 0), "r07[abdf]*": None, "r07c_*": "iconv -f CP1252", "r07e_*": (0, 4, 0), "r08[ab]_*": (5, 0, 0),
+    "r08c_*": "line 8: .*processes 777, 778", "r08d_*": "line 8: .*processes 777, 778", "r08e_*": "--lines 13-18",
+    "r09[ad]_*": (5, 0, 0), "r09b_*": (4, 0, 0), "r09c_*": (0, 4, 0), "r10a_*": (5, 0, 0), "r10c_*": (0, 4, 0),
+    "r11*": "line [56]|line 9|line 1[23]", "r12*": "line (5|9|1[012]): '", "r13a_*": "--lines 1-14.* --lines 16-29",
+    "r13b_*": "--lines 1-13; .*--lines 15-27", "r13d_*": "--lines 1-13; .*--lines 15-28", "r13f_*": "--lines 4-9",
+    "r14[abcdfi]_*": None, "r14e_*": "line 1: nsys' report of launches", "r14g_*": "line 1: a header of nsys stats",
+    "r16[abci]_*": None, "r16d_*": "source page", "r16[ef]_*": "--lines 1-3", "r16[gh]_*": "line 2: '1.234|line 2: '1,234",
+    "r18[abc]_*": None, "r18d_*": "--lines 3-5.*--lines 7-9", "r18e_*": "line 2: print it with nvprof --csv",
+    "r19_*": "nsys profile --trace cuda", "r2[01]_*": "is empty|allow counters to all users", "r23_*": (0, 4, 0),
+    "r2[45]_*": (5, 0, 0), "r2[678]_*": (4, 0, 0), "r31_*": "gzip that is damaged", "r44_*": (0, 8, 0),
+    "r45_*": "saw no kernel", "r47_*": "without --cpu-profiling", "i01_*": (0, 132, 0), "j[12]_*": (2, 0, 0),
+    "j[34]_*": "only the table at line", "j5_*": "cuda_gpu_kern_sum", "*_ok.txt": None,
+}  # fmt: skip
+
+
+def test_every_file_of_a_folder_of_others_profiles_is_read_or_refused_as_it_must_be(shared_folder):
+    folder = shared_folder / "cases" / "profiles"
+    if not folder.is_dir():
+        pytest.skip(f"no {folder}: the files stand beside the project, not in it")
+    for pattern, expected in CASES.items():
+        paths = sorted(folder.glob(pattern))
+        assert paths, pattern
+        for path in paths:
+            try:
+                profile = importing.read(path)
+            except UserError as error:
+                assert isinstance(expected, str) and re.search(expected, str(error)), f"{path.name}: {error}"
+                continue
+            assert not isinstance(expected, str), path.name
+            counts = (len(profile.summaries), len(profile.counters), len(profile.events))
+            assert any(counts) if expected is None else counts == expected, path.name

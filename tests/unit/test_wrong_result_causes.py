@@ -1,0 +1,83 @@
+"""The cause of a wrong result is told where a second computation shows it, and no cause where none does."""
+
+import pytest
+
+from warpbook.harness import checking
+from warpbook.harness.bench import CpuBench
+from warpbook.kernels import variants
+
+BEGINS = '''"""
+device: cpu
+"""
+import numpy as np
+
+from warpbook.problems import problem
+
+reference = problem.find("conv").module.reference
+
+
+def prepare(case, size):
+    def call(x, w, y):
+        right = reference(x.astype(float), w.astype(float))
+        N, C, H, W = x.shape
+        M, _, K, _ = w.shape
+        '''
+ENDS = "\n\n    return call\n"
+
+WRONG = {
+    "adds to y without setting it first": "y += right",
+    "reads y without setting it first": "y[...] = right + 0 * y",
+    "mirrors the filter": "y[...] = reference(x, w[:, :, ::-1, ::-1])",
+    "reads w as [C // G, M, K, KW]; it is [M, C // G, K, KW]": (
+        "y[...] = reference(x, w.reshape(C, M, K, K).transpose(1, 0, 2, 3))"
+    ),
+    "stores y as [N, M, W_out, H_out]; it is [N, M, H_out, W_out]": (
+        "y[...] = right.transpose(0, 1, 3, 2).reshape(y.shape)"
+    ),
+    "another layout": (
+        "made = reference(x.reshape(N, H, W, C).transpose(0, 3, 1, 2), w)\n"
+        "        y[...] = made.transpose(0, 2, 3, 1).reshape(y.shape)"
+    ),
+    "computes the first alone of its images": "y[0] = right[0]",
+    "takes the padding for K // 2": "y[...] = reference(x, w, P=K // 2)[:, :, : y.shape[2], : y.shape[3]]",
+    "depthwise": (
+        "y.reshape(-1)[: N * C * y[0, 0].size] = "
+        "reference(x, w.reshape(-1)[: C * K * K].reshape(C, 1, K, K), G=C).reshape(-1)"
+    ),
+    "neighbour's place: W_out by +1": "y[..., :-1] = right[..., 1:]; y[..., -1] = 3",
+    "2 times as large": "y[...] = 2 * right",
+    "is right where H = W and wrong where they differ": "y[...] = right if H == W else right + 1 + np.arange(right.size).reshape(y.shape)",
+    "is right with N = 1 and wrong with N = 2 (images)": "y[...] = right if N == 1 else right + np.random.rand(*y.shape)",
+}  # fmt: skip
+
+
+def reason(folder, code):
+    (folder / "mine.py").write_text(BEGINS + code + ENDS)
+    variant = variants.read("mine", folder)
+    assert not variant.read_error
+    return checking.check_case(CpuBench(), variant, variant.problem.ragged[0])[-1]["reason"]
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_what_a_second_computation_shows_is_the_cause(tmp_path, words):
+    assert words in reason(tmp_path, WRONG[words])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "y[...] = right; y[0, 0, 0, 7] += 1",
+        "y[...] = right + np.random.rand(*y.shape)",
+        "y.reshape(-1)[1:] = right.reshape(-1)[1:]",
+        "y[...] = right * (1 + (np.arange(right.size).reshape(y.shape) % 3))",
+    ],
+)
+def test_no_cause_is_told_where_none_explains_every_output(tmp_path, code):
+    told = reason(tmp_path, code)
+    assert told.startswith(
+        ("mine is wrong on 3x19x23 * 5@4x4: largest error", "mine leaves 1 of 3200 outputs unwritten")
+    )
+
+
+def test_what_is_right_has_no_cause(tmp_path):
+    assert reason(tmp_path, "y[...] = right") == ""

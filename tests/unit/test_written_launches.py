@@ -274,6 +274,11 @@ def test_host_code_is_cut_and_every_line_stays_in_its_place():
     assert cut.splitlines()[number] == text.splitlines()[number]
 
 
+def test_a_structure_with_its_alignment_is_no_host_code():
+    text = "struct __align__(8) Pair { float a, b; };\n__device__ Pair same(Pair one) { return one; }\n"
+    assert cuda_ast.device_code(text + "int main() { cudaFree(0); }\n").rstrip() == text.rstrip()
+
+
 def test_a_device_function_behind_a_macro_is_no_host_code():
     text = "#define DEV __device__ __forceinline__\n#define INNER DEV\nINNER float twice(float a) { return 2 * a; }\n"
     assert cuda_ast.device_code(text + "int main() { cudaFree(0); }\n").rstrip() == text.rstrip()

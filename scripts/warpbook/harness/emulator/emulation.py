@@ -118,7 +118,7 @@ def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> st
         arch = "sm_80"
     body = translation.to_host(building.device_source(variant), name, own, arch)
     declared = variant.course.declaration if variant.course else ""
-    if building.absent_headers(variant):  # what a framework's headers bring with them
+    if not variant.course:  # what headers of CUDA's and of frameworks bring with them
         declared = "".join(
             f"#include <{header}>\n" for header in ("cfloat", "climits", "cstdint", "stdexcept", "vector")
         )

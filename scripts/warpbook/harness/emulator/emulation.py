@@ -32,9 +32,9 @@ from warpbook.common.supervision import VariantFailure
 from warpbook.harness import building, cpp_compiler, ece408_worker, nvcc
 from warpbook.harness.emulator import cuda_names, translation
 from warpbook.kernels import ece408, occupancy, sources, variants
-from warpbook.kernels.launch_inference import cuda_ast, launch_reader, launch_sites, python_launches
+from warpbook.kernels.launch_inference import cuda_ast, inferred_facts, launch_sites, python_launches
 from warpbook.kernels.launch_inference.extent_names import HostNames
-from warpbook.kernels.launch_inference.launch_reader import UnreadableLaunch
+from warpbook.kernels.launch_inference.inferred_facts import UnreadableLaunch
 from warpbook.kernels.variants import Variant
 from warpbook.problems import problem
 
@@ -97,7 +97,7 @@ def cuda_of_python(variant: Variant, folder: Path) -> Variant:
     (made / problem.FILE).write_text((variant.problem.folder / problem.FILE).read_text())
     (made / f"{variant.stem}.cu").write_text(found.text)
     if found.facts:
-        (made / f"{variant.stem}.yaml").write_text(launch_reader.yaml_lines(found.facts))
+        (made / f"{variant.stem}.yaml").write_text(inferred_facts.yaml_lines(found.facts))
     extracted = variants.read(variant.stem, made)
     if extracted.read_error:  # of the text in it; the file itself may be sound
         needed = variant.missing or f"{variant.name} runs on a GPU"
@@ -118,7 +118,7 @@ def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> st
         arch = "sm_80"
     body = translation.to_host(building.device_source(variant), name, own, arch)
     declared = variant.course.declaration if variant.course else ""
-    if building.absent_headers(variant):  # what a framework's headers bring with them
+    if not variant.course:  # what headers of CUDA's and of frameworks bring with them
         declared = "".join(
             f"#include <{header}>\n" for header in ("cfloat", "climits", "cstdint", "stdexcept", "vector")
         )

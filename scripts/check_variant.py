@@ -228,7 +228,8 @@ def main() -> None:
         with gpu_pool.acquire(arguments.device, arguments.out, shared=True) as rows, scratch_folder() as folder:
             if arguments.device == "emulator" and not emulation.unsupported_reason(variant):
                 with suppress(UserError):  # raised again where the variant needs it
-                    emulation.build_emulator(folder)  # first, because the time that it takes is not the variant's
+                    for races in (False, True):  # first, because the time that it takes is not the variant's
+                        emulation.build_emulator(folder, races)
 
             def produce() -> Iterator[list[Row]]:
                 if arguments.device == "emulator":

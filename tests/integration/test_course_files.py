@@ -153,8 +153,9 @@ WRONG = {
         "lanes of a warp wait for others that do not come at line 40",
     ),
     "what the emulator lacks": (
-        "fused_wmma", [("        __syncwarp();\n        wmma", "        __pipeline_commit();\n        wmma")],
-        "unsupported: fused_wmma: beyond the emulator: ‘__pipeline_commit’ was not declared in this scope, line 34",
+        "fused_wmma", [("        __syncwarp();\n        wmma", "        __cluster_barrier_arrive();\n        wmma")],
+        "unsupported: fused_wmma: beyond the emulator: ‘__cluster_barrier_arrive’ was not declared in this scope, "
+        "line 34",
     ),
     "what is no C++": (
         "streams_half2", [("#define STREAMS 4", "#define STREAMS 4 +")],
@@ -189,8 +190,7 @@ def test_a_file_that_assumes_a_divisible_batch_is_right_where_the_course_runs_it
         for rows in ece408_check.check(variants.read("divided", tmp_path), False, tmp_path / "built")
         for row in rows
     ]
-    compared = [(row["size"], row["status"]) for row in rows if row["test"] not in ("races", "indices")]
-    assert compared == 2 * [(100, "ok"), (3, "unsupported")]
+    assert [(row["size"], row["status"]) for row in rows] == 2 * [(100, "ok"), (3, "unsupported")]
     assert (
         "right for 100 images, not for 3: divided: heap-buffer-overflow in matrix_unrolling_kernel at divided.cu:20"
         in rows[1]["reason"]
@@ -235,7 +235,7 @@ def test_what_the_emulator_does_itself_is_compiled_once_though_several_ask_at_a_
         (place,) = set(pool.map(emulation.build_emulator, [tmp_path / "scratch"] * 4))
     assert place.parent == tmp_path / "code" / "results" / "libraries"
     assert len(counted_compiler()) == 1 + len(emulation.OWN)
-    assert (place / "emulator_host.h.gch").exists()
+    assert (place / f"{emulation.HEADER.name}.gch").exists()
 
 
 def test_where_nothing_can_be_kept_the_emulator_is_compiled_beside_the_source(tmp_path, counted_compiler):
@@ -256,16 +256,15 @@ def test_a_compiler_that_fails_leaves_nothing_of_the_emulator(tmp_path, counted_
 @needs_compiler
 def test_compiling_what_the_emulator_does_itself_is_not_a_variant_s_time(tmp_path, monkeypatch, request):
     """A slow machine's first check would end in the middle of it, and so would every other."""
-    made, watched = (emulation.build_emulator(tmp_path / "made", races) for races in (False, True))
+    made, for_races = emulation.build_emulator(tmp_path / "made"), emulation.build_emulator(tmp_path / "made", True)
     calls = request.getfixturevalue("counted_compiler")
     # What was made before stands for what this compiler would make of the emulator's files.
     (tmp_path / "compiler").write_text(f"""#!/bin/sh
 for last; do :; done
 echo "$PPID $*" >> {tmp_path / "calls"}
+case "$*" in *EMULATOR_RACES*) made={for_races} ;; *) made={made} ;; esac
 case "$*" in
-    *" -c "*|*"c++-header"*)
-        case "$*" in *-DEMULATOR_RACES*) made={watched} ;; *) made={made} ;; esac
-        cp $made/$(basename "$last") "$last" ;;
+    *" -c "*|*"c++-header"*) cp $made/$(basename "$last") "$last" ;;
     *) exec {COMPILER} "$@" ;;
 esac
 """)
@@ -278,8 +277,8 @@ esac
     here = {kind: [call.split()[0] == str(os.getpid()) for call in calls() if re.search(kind, call)]
             for kind in (" -c |c\\+\\+-header", " -include ")}  # fmt: skip
     itself, variants_own = here.values()
-    assert itself and all(itself)
-    assert variants_own and not any(variants_own)  # in the process whose time is limited
+    assert itself == [True] * (2 + len(emulation.OWN) + len(emulation.own_sources(races=True)))
+    assert variants_own == [False, False]  # in the process whose time is limited
 
 
 def test_with_another_option_the_emulator_is_compiled_anew(tmp_path, counted_compiler, monkeypatch):

@@ -177,14 +177,22 @@ def test_a_launch_that_a_terminal_broke_is_joined_or_refused(read, refusal):
                            (launch.index("float *, f"), "\n")):  # fmt: skip
         broken = NCU.replace(launch, launch[:place] + between + launch[place:])
         assert {row["kernel"] for row in read(broken).counters} == {"conv_forward(const float *, float *, int)"}, place
-    inside = launch.index("forward")
-    assert "line 3: the line of a launch is broken inside of a name" in refusal(
-        NCU.replace(launch, launch[:inside] + "\n" + launch[inside:])
-    )
+    for inside in (launch.index("forward"), launch.index("oat *")):
+        broken = NCU.replace(launch, launch[:inside] + "\n" + launch[inside:])
+        assert "line 3: the line of a launch is broken inside of a name" in refusal(broken)
     assert re.search(
         r"line 3: .* is part of a launch's line, or has no section", refusal(NCU.replace(", Device 0", "\nlog\n, Dev"))
     )
     assert "line 3: '> conv_forward" in refusal(NCU.replace("  conv_forward", "> conv_forward"))
+
+
+def test_a_line_between_or_right_behind_rows_is_refused_with_the_line(refusal):
+    first, last = NSYS.splitlines()[4:6]
+    assert "line 6: 1 cells where the header names 9" in refusal(NSYS.replace(first, f"{first}\nhello"))
+    assert "line 7: 1 cells where the header names 9" in refusal(NSYS.replace(last, f"{last}\nhello"))
+    assert "line 3: 1 cells where the header names 10" in refusal(NCU_CSV.replace('0"\n"1"', '0"\nhello\n"1"'))
+    between = NVPROF.replace("                   40.00%", "hello there\n                   40.00%")
+    assert "line 8: 'hello there' stands between a table's rows" in refusal(between)
 
 
 def test_a_name_that_is_broken_inside_of_a_word_is_refused(read, refusal):

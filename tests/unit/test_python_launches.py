@@ -5,7 +5,7 @@ import pytest
 from warpbook.kernels import variants
 from warpbook.kernels.launch_inference import python_launches
 from warpbook.kernels.launch_inference.extent_names import HostNames
-from warpbook.kernels.launch_inference.launch_reader import UnreadableLaunch
+from warpbook.kernels.launch_inference.inferred_facts import UnreadableLaunch
 from warpbook.problems import problem
 
 CONV = HostNames(problem.find("conv"))

@@ -5,8 +5,9 @@ import yaml
 
 from warpbook.common.files import PROJECT
 from warpbook.kernels import variants
-from warpbook.kernels.launch_inference import cuda_ast, launch_reader
+from warpbook.kernels.launch_inference import cuda_ast, inferred_facts, launch_reader
 from warpbook.kernels.launch_inference.extent_names import HostNames
+from warpbook.kernels.launch_inference.inferred_facts import UnreadableLaunch
 from warpbook.problems import networks
 from warpbook.problems import problem as problems
 from warpbook.report import excerpts
@@ -273,6 +274,11 @@ def test_host_code_is_cut_and_every_line_stays_in_its_place():
     assert cut.splitlines()[number] == text.splitlines()[number]
 
 
+def test_a_structure_with_its_alignment_is_no_host_code():
+    text = "struct __align__(8) Pair { float a, b; };\n__device__ Pair same(Pair one) { return one; }\n"
+    assert cuda_ast.device_code(text + "int main() { cudaFree(0); }\n").rstrip() == text.rstrip()
+
+
 def test_a_device_function_behind_a_macro_is_no_host_code():
     text = "#define DEV __device__ __forceinline__\n#define INNER DEV\nINNER float twice(float a) { return 2 * a; }\n"
     assert cuda_ast.device_code(text + "int main() { cudaFree(0); }\n").rstrip() == text.rstrip()
@@ -456,4 +462,10 @@ def test_what_is_offered_as_yaml_says_the_same_once_it_is_pasted(tmp_path):
     for of, text, _ in OTHERS.values():
         (tmp_path / "problem.py").write_text((problems.FOLDER / of / "problem.py").read_text())
         facts = launch_reader.read(text, "", HostNames(problems.find(of))).facts
-        assert yaml.safe_load(launch_reader.yaml_lines(facts)) == facts
+        assert yaml.safe_load(inferred_facts.yaml_lines(facts)) == facts
+
+
+def test_launches_in_a_row_that_cannot_be_followed_are_said_with_the_remedy():
+    text = (FILES / "two_kernels.cu").read_text().replace("cudaMalloc(&columns", "allocate(&columns")
+    with pytest.raises(UnreadableLaunch, match=r"nothing tells which array `columns` is.*say each launch in `steps`"):
+        launch_reader.read(text)

@@ -26,6 +26,7 @@ from warpbook.kernels import declared_launch, ece408, headers, occupancy, python
 from warpbook.kernels.headers import Header
 from warpbook.kernels.launch_inference import launch_reader, launch_sites, python_launches
 from warpbook.kernels.launch_inference.extent_names import HostNames
+from warpbook.kernels.launch_inference.inferred_facts import InferredLaunch
 from warpbook.kernels.launches import Argument, Call
 from warpbook.problems import problem as problems
 from warpbook.problems.problem import Case, Problem
@@ -71,7 +72,7 @@ class Variant:
     """The launcher's code, and that of what it imports of the project, without docstrings: prose does not change what
     runs."""
     read_error: str = ""
-    inferred_launch: launch_reader.InferredLaunch | None = None
+    inferred_launch: InferredLaunch | None = None
     """The launch in its own source, where it is called as that says."""
     entry: python_launches.Entry | None = None
     """The function of a Python file that has no `prepare`, where that is called."""

@@ -173,7 +173,9 @@ class _Console:
                 self.table = PrintedTable(number, self.header or number, self.section)
                 self.tables.append(self.table)
                 if self.strange:
-                    self.fail(self.strange[0], f"{self.strange[1][:60]!r} stands between a table's rows")
+                    reason = f"{self.strange[1][:60]!r} stands between a table's rows"
+                    for table in self.tables[-2:]:  # the rows before it and those behind it
+                        table.problem = table.problem or (self.strange[0], reason)
             self.rows += 1
             self.table.last = number
             if cells:

@@ -16,6 +16,8 @@ _HOST_CODE = re.compile(
     re.MULTILINE,
 )
 _FRAMEWORK_MACROS = re.compile(r"(?:PYBIND11|TORCH|BENCHMARK|TEST|REGISTER)\w*\s*\(")
+_STRUCTURE = re.compile(r"(?:typedef\s+)?(?:struct|union|class)\s+\w+\s*\([^)]*\)\s*\w+\s*\{")
+"""A structure with its alignment, `struct __align__(8) Pair {`."""
 _DEVICE_WORDS = {"__global__", "__device__", "__constant__", "__shared__", "__managed__"}
 _HOST_TYPES = re.compile(
     r"\bstd\s*::|\bcuda[A-Z]\w*_t\b|\bcuda[A-Z]\w*\s*\(|\bcublas\w+|\bcudnn\w+|\btorch\s*::|\bat\s*::"
@@ -109,6 +111,8 @@ def _host_nodes(node: "Node", of_device: set[str]) -> Iterator["Node"]:
         inner = each
         while inner.type == "template_declaration":
             inner = inner.children[-1]
+        if inner.type == "function_definition" and _STRUCTURE.match(node_text(inner)):
+            continue  # to the parser, since a macro stands before its name
         if inner.type == "function_definition":
             head = _head(inner)
             if not of_device & head and ("constexpr" not in head or _HOST_TYPES.search(node_text(inner))):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from warpbook.kernels.launch_inference.extent_names import HostNames
-from warpbook.kernels.launch_inference.launch_reader import UnreadableLaunch
+from warpbook.kernels.launch_inference.inferred_facts import UnreadableLaunch
 
 _COMPILERS = ("RawKernel", "RawModule", "load_inline", "SourceModule")
 _NUMBERS = {"int", "int32", "int64", "uint32", "uint64", "c_int", "float32", "float64", "float", "bool_"}

@@ -1,0 +1,53 @@
+"""What is read of a launch: the header's facts, or why they were not read, and how they are written as YAML."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+UNKNOWN = "?"
+"""What stands in a fact that was not read."""
+_PLAIN = re.compile(r"[A-Za-z_?][\w .+*/()<>%-]*")
+
+
+def yaml_line(value: Any) -> str:
+    """A fact as YAML, on one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {yaml_line(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(yaml_line, value)) + "]"
+    plain = not isinstance(value, str) or _PLAIN.fullmatch(value) or re.fullmatch(r"\([\w .+*/()%-]*", value)
+    return str(value) if plain else f'"{value}"'
+
+
+def yaml_lines(facts: dict[str, Any]) -> str:
+    """Facts as lines of a YAML file."""
+    return "\n".join(f"{key}: {yaml_line(value)}" for key, value in facts.items())
+
+
+def fact_value(text: str) -> str | int:
+    """A fact from an expression's text: a number where it is one."""
+    return int(text) if text.isdigit() else text
+
+
+@dataclass(frozen=True)
+class InferredLaunch:
+    """What a launch says: the header's facts, its line, and what was taken for what."""
+
+    facts: dict[str, Any]
+    line: int
+    taken: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """It in words, to be seen by who wrote it."""
+        facts = ", ".join(f"{key} {yaml_line(value)}" for key, value in self.facts.items())
+        taken = f"; taken for the layer's by name: {', '.join(self.taken)}" if self.taken else ""
+        return f"launch read from line {self.line}: {facts}{taken}"
+
+
+class UnreadableLaunch(Exception):
+    """Why a launch was not read: a sentence. `facts` are the lines to write instead, what is not known marked."""
+
+    def __init__(self, reason: str, facts: dict[str, Any] | None = None):
+        super().__init__(reason)
+        self.facts = facts or {}

@@ -1,0 +1,110 @@
+"""Several launches of one function of the host that compute a result together, as the steps of a header."""
+
+from typing import Any
+
+from warpbook.kernels import launches
+from warpbook.kernels.launch_inference.inferred_facts import UNKNOWN, InferredLaunch, UnreadableLaunch
+from warpbook.kernels.launch_inference.single_launch import LaunchInference
+
+
+class LaunchSequence:
+    """Several launches of one function that compute a result together, in their order there."""
+
+    def __init__(self, parts: list[LaunchInference]):
+        self._parts = parts
+        self._names = parts[0].names
+        self._known = {*self._names.arrays, *self._names.optional}
+
+    def infer(self) -> InferredLaunch:
+        """The facts. Raises UnreadableLaunch with the remedy."""
+        try:
+            return self._infer()
+        except UnreadableLaunch as unread:
+            remedy = "say each launch in `steps`, or write a launcher in Python"
+            raise UnreadableLaunch(f"{unread}; {remedy}") from None
+
+    def _infer(self) -> InferredLaunch:
+        variables = self._variables()
+        arrays = self._roles(variables)
+        scratch: dict[str, str | int] = {}
+        for part in self._parts:
+            for place in part.pointer_places:
+                name = part.pointers[place][0]
+                if name in arrays and arrays[name] not in self._known and arrays[name] not in scratch:
+                    scratch[arrays[name]] = part.bytes_of(name)
+        lines = ", ".join(f"{part.kernel} in line {part.line}" for part in self._parts)
+        for name, size in scratch.items():
+            if not size:
+                raise UnreadableLaunch(f"{lines}: nothing tells which array `{name}` is, nor how many bytes it has")
+        steps: list[dict[str, Any]] = []
+        done: set[int] = set()
+        for part in self._parts:
+            for place, name in part.fills():
+                if place not in done and arrays.get(name) in {self._names.output, *scratch}:
+                    steps.append({"clear": arrays[name]})
+                done.add(place)
+            given = {
+                place: launches.NULL
+                if part.is_null(place)
+                else arrays.get(part.pointers[place][0], UNKNOWN) + part.offset(place)
+                for place in part.pointer_places
+            }
+            steps.append(part.facts(given))
+        if reasons := list(dict.fromkeys(reason for part in self._parts for reason in part.reasons())):
+            raise UnreadableLaunch(f"{'; '.join(reasons)} (launches of {lines})")
+        self._share_loops(steps)
+        notes = {name: words for part in self._parts for name, words in part.notes().items()}
+        facts: dict[str, Any] = {"steps": steps} | ({"scratch": scratch} if scratch else {})
+        return InferredLaunch(facts, self._parts[0].line, tuple(notes.values()))
+
+    def _variables(self) -> "dict[str, list[tuple[int, bool]]]":
+        """The host's pointers in their order: the launches that get each, and whether that only reads it."""
+        found: dict[str, list[tuple[int, bool]]] = {}
+        for number, part in enumerate(self._parts):
+            if len(part.pointers) != len(part.parameters):
+                raise UnreadableLaunch(f"{part.kernel} takes {len(part.parameters)} arguments, line {part.line}")
+            for place in part.pointer_places:
+                if part.is_null(place):
+                    continue
+                name = part.pointers[place][0]
+                if not name:
+                    raise UnreadableLaunch(
+                        f"an argument of {part.kernel} is no array, nor one and a number, line {part.line}"
+                    )
+                found.setdefault(name, []).append((number, part.only_reads(place)))
+        return found
+
+    def _roles(self, variables: "dict[str, list[tuple[int, bool]]]") -> dict[str, str]:
+        """What each of the host's pointers is: an array of the problem's by its name, else scratch memory of its own.
+
+        Of what goes by no array's name, what is first read is the missing input, and what is last written the output.
+        """
+        arrays = {name: self._names.find_array(name) for name in variables}
+        missing = [name for name in self._names.arrays if name not in arrays.values()]
+        if self._names.output in missing:
+            last = len(self._parts) - 1
+            written = [
+                n for n, uses in variables.items() if not arrays[n] and any(use == (last, False) for use in uses)
+            ]
+            if len(written) == 1:
+                arrays[written[0]] = self._names.output
+        inputs = [name for name in missing if name != self._names.output]
+        unwritten = [n for n, uses in variables.items() if not arrays[n] and all(constant for _, constant in uses)]
+        if len(inputs) == len(unwritten) == 1:
+            arrays[unwritten[0]] = inputs[0]
+        missing = [name for name in self._names.arrays if name not in arrays.values()]
+        if missing:
+            names = " and ".join(part.kernel for part in self._parts)
+            raise UnreadableLaunch(
+                f"{names} are launched in a row, and no pointer is {' or '.join(missing)} by its name"
+            )
+        # Memory of the host's own may be called as an extent is.
+        return {n: array or (f"{n}_memory" if self._names.is_taken(n) else n) for n, array in arrays.items()}
+
+    def _share_loops(self, steps: list[dict[str, Any]]) -> None:
+        """Give launches of one loop the same `loop`, whichever of them use its number."""
+        loops = [step["loop"] for step in steps if step.get("loop")]
+        if loops and all(loop == loops[0] for loop in loops):
+            inside = [number for number, step in enumerate(steps) if step.get("loop")]
+            for step in steps[inside[0] : inside[-1] + 1]:
+                step["loop"] = loops[0]

@@ -1,0 +1,582 @@
+"""One launch of a file as the facts of a header: its kernel, arguments, threads, grid and shared memory."""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from warpbook.common import expressions, units
+from warpbook.kernels import launches
+from warpbook.kernels.launch_inference import cpp_expressions as cpp
+from warpbook.kernels.launch_inference import cuda_ast
+from warpbook.kernels.launch_inference.cpp_expressions import UnreadableExpression
+from warpbook.kernels.launch_inference.extent_names import HostNames
+from warpbook.kernels.launch_inference.host_scope import LOOPS, Globals, HostScope
+from warpbook.kernels.launch_inference.inferred_facts import UNKNOWN, InferredLaunch, UnreadableLaunch, fact_value
+from warpbook.kernels.launch_inference.launch_sites import (
+    LaunchSite,
+    constant_array,
+    declared_name,
+    function_parameters,
+    is_pointer,
+    namespaces,
+)
+from warpbook.problems.problem import C_TYPES
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_MADE = re.compile(r"(?:torch|at)::(?:empty|zeros|ones)")
+_SCALARS = ("scalar_t", "T", "DType", "dtype")
+_CASTS = ("reinterpret_cast<", "static_cast<", "const_cast<")
+_ALLOCATIONS = ("cudaMalloc", "cudaMallocManaged", "cudaMallocAsync")
+_FILL = re.compile(r"(?:cudaMemset|cudaMemsetAsync|cudaMemcpy|cudaMemcpyAsync)\((?:\(void\*+\))?&?(\w+),")
+_SET = re.compile(r"\*(\w+)=[^=]|(\w+)\[0\]=[^=]")
+_ZEROED = re.compile(r"(\w+)=(?:torch|at)::zeros")
+_KEYS = ("kernel", "arguments", "threads", "grid", "shared_bytes")
+_CONDITIONS = ("if_statement", "switch_statement", "else_clause", "conditional_expression", "case_statement")
+
+
+class LaunchInference:
+    """One launch being read: what is understood so far is kept for who has to write the rest."""
+
+    def __init__(
+        self,
+        launch: LaunchSite,
+        kernel: "Node",
+        outside: Globals,
+        root: "Node",
+        names: HostNames,
+        beside: Mapping[str, str] = MappingProxyType({}),
+    ):
+        """`beside` are the host's extents that launches beside this one get."""
+        self.names = names
+        self._launch, self._kernel, self._outside, self._root = launch, kernel, outside, root
+        self._host = function_parameters(launch.function)
+        self.parameters = function_parameters(kernel)
+        self._among = [name for name, _ in self._host]
+        self._by_place: dict[int, str] = {}
+        self._beside = beside
+        self.is_square = False
+        self.pointers = [self._pointer(node) for node in launch.arguments]
+        """(variable, what is added to it) of each argument that may be one."""
+        known = {place: name for place, name in self._roles().items() if name}
+        tensors = {self.pointers[place][0]: name for place, name in known.items()}
+        taken = self._extent_parameters()
+        self.own_extents = {name: extent for name, extent in taken.items() if names.find_extent(name) == extent}
+        # A kernel's n is another number where the host's n is given beside it.
+        taken = {name: one for name, one in taken.items() if name in beside or one not in beside.values()} | dict(
+            beside
+        )
+        strided = bool(
+            {"S", "P"} & {*taken.values(), *(self.names.find_extent(each, self._among) for each in self._among)}
+        )
+        self._scope = HostScope(outside, taken, strided, names, tensors)
+        for name, declaration in self._host:
+            self._scope.parameter(name, declaration, self._among)
+        body = cuda_ast.field(launch.function, "body")
+        if body is not None:
+            self._scope.read_until(body, launch.node)
+        self._reasons: list[str] = []
+        self._to_be_launched = False
+        self._copied: dict[str, Any] = {}
+        self._arrays_found: dict[int, str] = {}
+        self.plain, self.line = launch.plain, launch.line
+        self.kernel = self._template_arguments(launch.kernel)
+
+    def beside(self, extents: Mapping[str, str]) -> "LaunchInference":
+        """It, among launches that get extents by these names of the host's."""
+        return LaunchInference(self._launch, self._kernel, self._outside, self._root, self.names, extents)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it may compute the result alone: it gets every array by its name."""
+        host = {name for name, _ in self.pointers}
+        known = {self.names.find_array(name) for name in host if name}
+        return known >= set(self.names.arrays)
+
+    def infer(self) -> InferredLaunch:
+        """The facts. Raises UnreadableLaunch with those that are known."""
+        launch = self._launch
+        facts = self.facts(self._arrays())
+        self._check_unconditional()
+        cleared = [self.names.output] if self._fills_output() else []
+        if self._reasons:
+            said = {} if self._to_be_launched else facts | self._copied
+            raise UnreadableLaunch(f"{'; '.join(self._reasons)} (launch in line {launch.line})", said)
+        limits = self._limits(facts) | self._copied.pop("limits", {})
+        limits |= {"equal": self.names.base} if self.is_square else {}
+        limits = self._limits_unnamed({**facts, **limits}) | limits
+        facts |= self._copied | ({"limits": limits} if limits else {}) | ({"clear": cleared} if cleared else {})
+        return InferredLaunch(facts, launch.line, tuple(self._scope.notes.values()))
+
+    def facts(self, arrays: dict[int, str]) -> dict[str, Any]:
+        """Kernel, arguments, threads, grid, shared memory and loop, the arrays as they are given by their places."""
+        arguments = self._arguments(arrays)
+        facts: dict[str, Any] = dict(zip(_KEYS, (self.kernel, arguments, *self._shape()), strict=True))
+        if not facts["shared_bytes"]:
+            del facts["shared_bytes"]
+        used = set(re.findall(r"\w+", " ".join(map(str, facts.values()))))
+        if loop := {name: fact_value(turns) for name, turns in self._scope.loops.values() if name in used}:
+            facts["loop"] = loop
+        return facts
+
+    def reasons(self) -> list[str]:
+        """What could not be read so far."""
+        self._check_unconditional()
+        return self._reasons
+
+    def notes(self) -> dict[str, str]:
+        """What was taken for what."""
+        return self._scope.notes
+
+    def _pointer(self, node: "Node") -> tuple[str, "Node | None"]:
+        """The variable that a pointer begins at, and what is added to it, if anything; no name for what is none."""
+        while node.type in ("cast_expression", "parenthesized_expression"):
+            node = cuda_ast.field(node, "value") or node.named_children[0]
+        if node.type == "conditional_expression":  # bias.defined() ? bias.data_ptr<float>() : nullptr
+            other = cuda_ast.field(node, "alternative")
+            chosen = cuda_ast.field(node, "consequence")
+            if chosen is not None and cuda_ast.node_text(other) in ("nullptr", "NULL", "0"):
+                return self._pointer(chosen)
+            return "", None
+        called = cuda_ast.node_text(cuda_ast.field(node, "function")) if node.type == "call_expression" else ""
+        if called.startswith(_CASTS) or called.endswith("raw_pointer_cast"):
+            listed = cuda_ast.field(node, "arguments")
+            return self._pointer(listed.named_children[0]) if listed and listed.named_children else ("", None)
+        if node.type == "binary_expression" and cuda_ast.node_text(cuda_ast.field(node, "operator")) == "+":
+            left, right = cuda_ast.field(node, "left"), cuda_ast.field(node, "right")
+            if left is None or right is None:
+                return "", None
+            name, further = self._pointer(left)
+            return (name, right) if further is None else ("", None)
+        if node.type == "pointer_expression" and cuda_ast.node_text(node).startswith("&"):
+            inner = cuda_ast.field(node, "argument")
+            indices = cuda_ast.field(inner, "indices") if inner and inner.type == "subscript_expression" else None
+            argument = cuda_ast.field(inner, "argument") if inner else None
+            if argument is None or indices is None or len(indices.named_children) != 1:
+                return "", None
+            return cuda_ast.node_text(argument), indices.named_children[0]
+        base = node
+        while base.type in ("field_expression", "call_expression", "template_method"):
+            inner = cuda_ast.field(base, "argument") or cuda_ast.field(base, "function")
+            if inner is None:
+                break
+            base = inner
+        return (cuda_ast.node_text(base), None) if base.type in ("identifier", "this") else ("", None)
+
+    def offset(self, place: int) -> str:
+        """What is added to a pointer, as ` + n * C`; empty where nothing is."""
+        added = self.pointers[place][1]
+        if added is None:
+            return ""
+        text = str(self._number(added))
+        return "" if text == "0" else f" + {text}"
+
+    @property
+    def pointer_places(self) -> list[int]:
+        """Places of the kernel's pointers."""
+        return [place for place, (_, declaration) in enumerate(self.parameters) if is_pointer(declaration)]
+
+    def is_constant(self, place: int) -> bool:
+        """Whether a kernel only reads what it gets at a place."""
+        return "const" in cuda_ast.node_text(self.parameters[place][1]).partition("*")[0].split()
+
+    def only_reads(self, place: int) -> bool:
+        """Whether a kernel does not write what it gets at a place, as far as its body tells."""
+        return self.is_constant(place) or bool(self._written and self.parameters[place][0] not in self._written)
+
+    def is_null(self, place: int) -> bool:
+        """Whether a launch gives no memory at a place."""
+        return cuda_ast.node_text(self._launch.arguments[place]) in ("nullptr", "NULL", "0")
+
+    def named_array(self, place: int) -> str:
+        """The problem's array that a pointer is by the host's name for it; empty where it is none's."""
+        return self.names.find_array(self.pointers[place][0]) if self.pointers[place][0] else ""
+
+    def bytes_of(self, variable: str) -> str | int:
+        """Bytes that the host allocates for a pointer; empty where it does not, or they are not known."""
+        body = cuda_ast.field(self._launch.function, "body")
+        for node in cuda_ast.walk(body) if body else ():
+            function, listed = cuda_ast.field(node, "function"), cuda_ast.field(node, "arguments")
+            if node.type != "call_expression" or not listed or not listed.named_children:
+                continue
+            name = cuda_ast.node_text(function).partition("<")[0]
+            parent = node.parent
+            if _MADE.fullmatch(name) and parent is not None and declared_name(parent) == variable:
+                shape = next((each for each in cuda_ast.walk(listed) if each.type == "initializer_list"), None)
+                try:
+                    extents = [self._scope.reader.whole(each).text for each in shape.named_children] if shape else []
+                except UnreadableExpression as reason:
+                    return self._fail(str(reason), reason.line)
+                return " * ".join(["4", *(f"({text})" for text in extents)]) if extents else ""
+            first, second = [*listed.named_children, *listed.named_children][:2]
+            if name in _ALLOCATIONS and re.search(rf"&\s*{re.escape(variable)}$", cuda_ast.node_text(first)):
+                try:
+                    return fact_value(self._scope.reader.whole(second).text)
+                except UnreadableExpression as reason:
+                    return self._fail(str(reason), reason.line)
+        return ""
+
+    def fills(self) -> "Iterator[tuple[int, str]]":
+        """Where the host fills memory with zeros, or with values of its own, before this launch, and of which variable."""
+        body = cuda_ast.field(self._launch.function, "body")
+        for node in cuda_ast.walk(body) if body else ():
+            if node.start_byte > self._launch.node.start_byte:
+                return
+            said = _FILL.match("".join(cuda_ast.node_text(node).split())) if node.type == "call_expression" else None
+            if said and ("cudaMemset" in said[0] or "HostToDevice" in cuda_ast.node_text(node)):
+                yield node.start_byte, said[1]
+            set_by_host = _SET.match("".join(cuda_ast.node_text(node).split()))
+            if node.type == "assignment_expression" and set_by_host:
+                yield node.start_byte, set_by_host[1] or set_by_host[2]
+            zeroed = (
+                _ZEROED.match("".join(cuda_ast.node_text(node).split())) if node.type == "init_declarator" else None
+            )
+            if zeroed:
+                yield node.start_byte, zeroed[1]
+
+    def _fills_output(self) -> bool:
+        """Whether the host gives its output a value before the launch, which the kernel may add to; so of a factor beta,
+        which the output is multiplied with."""
+        if any(name == "beta" for name, _ in self.parameters):
+            self._scope.notes["beta"] = f"beta for 0, {self.names.output} for zeros"
+            return True
+        places = [place for place in self.pointer_places if place < len(self.pointers)]
+        outputs = {self.pointers[place][0] for place in places if self._arrays_found.get(place) == self.names.output}
+        lines = [name for _, name in self.fills() if name in outputs]
+        if lines:
+            self._scope.notes[f"filled {lines[0]}"] = f"{lines[0]}, which the host fills before, for zeros"
+        return bool(lines)
+
+    def _extent_parameters(self) -> dict[str, str]:
+        """Names that the kernel gets which are an extent's, or whose parameter's name is."""
+        among = [*self._among, *(name for name, _ in self.parameters)]
+        taken = {}
+        for (parameter, declaration), node in zip(self.parameters, self._launch.arguments, strict=False):
+            name = cuda_ast.node_text(node)
+            if node.type == "identifier" and not is_pointer(declaration):
+                extent = self.names.find_extent(name, among) or self.names.find_extent(parameter, among)
+                if extent:
+                    taken[name] = extent
+        for (parameter, _), node in zip(self.parameters, self._launch.arguments, strict=False):
+            if node.type == "identifier" and parameter in self._by_index:
+                taken[cuda_ast.node_text(node)] = self._by_index[parameter]
+        numbers = [
+            (node, declaration)
+            for (_, declaration), node in zip(self.parameters, self._launch.arguments, strict=False)
+            if not is_pointer(declaration)
+        ]
+        if self.names.has_matrices and len(self.names.base) > 2 and len(numbers) == 1:
+            # A kernel that gets one number is for square matrices.
+            name = cuda_ast.node_text(numbers[0][0])
+            if re.fullmatch(r"\w+", name) and cpp.is_whole(cuda_ast.node_text(cuda_ast.field(numbers[0][1], "type"))):
+                taken[name] = taken.get(name) or self.names.base[0]
+                self.is_square = True
+        return taken
+
+    @cached_property
+    def _by_index(self) -> dict[str, str]:
+        """The kernel's extents of a product of matrices by how it indexes them: what rows of `a` are as long as is k, those
+        of `b` and `c` n, whatever they are called. Empty where that is not told."""
+        if not self.names.has_matrices or len(self.names.base) != 3 or len(self.names.arrays) != 3:
+            return {}
+        numbers = [name for name, declaration in self.parameters if not is_pointer(declaration)]
+        pointers = {array: self.parameters[place][0] for place, array in self._roles().items() if array}
+        body = cuda_ast.node_text(cuda_ast.field(self._kernel, "body"))
+        pitches = []
+        for array in self.names.arrays:
+            indices = (
+                re.findall(rf"\b{re.escape(pointers.get(array, ''))}\s*\[([^\]]*)\]", body) if array in pointers else []
+            )
+            found = {word for index in indices for word in re.findall(r"\*\s*(\w+)", index) if word in numbers}
+            pitches.append(found.pop() if len(found) == 1 else "")
+        inner, *columns = pitches
+        outer = set(columns) - {""}
+        if not inner or len(outer) != 1 or inner in outer or len(numbers) != 3:
+            return {}
+        rows = next(name for name in numbers if name not in {inner, *outer})
+        return dict(zip((rows, outer.pop(), inner), self.names.base, strict=True))
+
+    def _fail(self, reason: str, line: int) -> str:
+        words = f"{reason}, line {line}"
+        if words not in self._reasons:
+            self._reasons.append(words)
+        return UNKNOWN
+
+    def _shape(self) -> tuple[list[str | int], list[str | int], str | int]:
+        parts = self._launch.configuration
+        if len(parts) < 2:
+            self._fail("the launch gives no grid and block", self._launch.line)
+            return [UNKNOWN], [UNKNOWN], 0
+        grid, threads = (self._extents(part) for part in parts[:2])
+        return threads, grid, self._number(parts[2]) if len(parts) > 2 else 0
+
+    def _extents(self, node: "Node") -> list[str | int]:
+        try:
+            made = self._scope.reader.extents(node)
+        except UnreadableExpression as reason:
+            return [self._fail(str(reason), reason.line)]
+        return [fact_value(value.text) for value in made.values] or [1]
+
+    def _number(self, node: "Node") -> str | int:
+        try:
+            return fact_value(self._scope.reader.whole(node).text)
+        except UnreadableExpression as reason:
+            return self._fail(str(reason), reason.line)
+
+    def _arguments(self, arrays: dict[int, str]) -> list[str | int | float]:
+        given, takes = self._launch.arguments, self.parameters
+        if len(given) != len(takes):
+            words = f"{self._launch.plain} takes {len(takes)} arguments, and the launch gives {len(given)}"
+            self._fail(words, self._launch.line)
+            return [UNKNOWN]
+        made: list[str | int | float] = []
+        for place, ((name, declaration), node) in enumerate(zip(takes, given, strict=True)):
+            kind = cuda_ast.node_text(cuda_ast.field(declaration, "type"))
+            if is_pointer(declaration):
+                made.append(arrays[place])
+            elif cpp.is_fraction(kind) or self.names.taken_number(name) is not None:
+                made.append(self._fraction(name, node))
+            elif re.search(r"Texture|Surface|Tensor|Stream|Map\b|^(?:__)?half|bfloat", kind) or self._is_structure(
+                kind
+            ):
+                words = f"`{name}` is of type {kind}, and a kernel gets pointers and numbers"
+                made.append(self._fail(words, cuda_ast.line(declaration)))
+            else:
+                made.append(self._extent(name, node))
+        return made
+
+    def _is_structure(self, kind: str) -> bool:
+        """Whether the file defines a type of that name as a structure."""
+        text = cuda_ast.node_text(self._root)
+        name = re.escape(kind)
+        return bool(re.search(rf"\b(?:struct|class)\s+(?:\w+\([^)]*\)\s*)?{name}\b|\}}\s*{name}\s*;", text))
+
+    def _fraction(self, parameter: str, node: "Node") -> float | str:
+        """The number of a float: one that the source gives, else of a factor that the problem has not."""
+        try:
+            value = self._scope.reader.value(node)
+            if value.constant:
+                return float(expressions.fraction(value.text))
+        except (UnreadableExpression, ValueError):
+            pass
+        for name in (cuda_ast.node_text(node), parameter):
+            if (taken := self.names.taken_number(name)) is not None:
+                self._scope.notes[parameter] = f"{parameter} for {taken:g}"
+                return taken
+        return self._fail(f"the number given for `{parameter}` is not known", cuda_ast.line(node))
+
+    def _extent(self, parameter: str, node: "Node") -> str | int:
+        extent = self.names.find_extent(parameter, [name for name, _ in self.parameters])
+        value = self._number(node)
+        if isinstance(value, int) and extent and extent not in self._beside.values():
+            self._scope.notes[parameter] = f"the {value} given for {parameter} for {extent}"
+            return extent
+        return value
+
+    def _arrays(self) -> dict[int, str]:
+        """The arrays by the place of the kernel's pointers."""
+        output = self.names.output
+        if len(self._launch.arguments) != len(self.parameters):
+            return {}
+        absent = [place for place in self.pointer_places if self.is_null(place)]
+        places = [place for place in self.pointer_places if place not in absent]
+        names, const = self._roles(), {place: self.is_constant(place) for place in places}
+        for place in places:
+            if not self.pointers[place][0]:
+                node = self._launch.arguments[place]
+                self._fail(f"`{cuda_ast.node_text(node)}` is no array, nor one and a number", cuda_ast.line(node))
+        missing = [array for array in self.names.arrays if array not in names.values()]
+        unnamed = [place for place in places if not names[place]]
+        line = self._launch.line
+        for place in places:
+            name, declaration = self.parameters[place]
+            kinds = C_TYPES[self.names.dtypes.get(names[place], "float32")]
+            allowed = {*kinds, "void", *(f"{kinds[0]}{width}" for width in (2, 3, 4)), *self._type_names}
+            if cuda_ast.node_text(cuda_ast.field(declaration, "type")) not in allowed:
+                self._fail(f"`{name}` points to other than {kinds[0]}", cuda_ast.line(declaration))
+            elif not names[place]:
+                names[place] = self._fail(
+                    f"`{cuda_ast.node_text(self._launch.arguments[place])}` is none of {units.join_all(self.names.arrays)} by its name",
+                    line,
+                )
+            elif list(names.values()).count(names[place]) > 1:
+                self._fail(f"two pointers are {names[place]} by their names", line)
+            elif names[place] == output and const[place]:
+                self._fail(f"`{name}` is {output} by its name, and const", cuda_ast.line(declaration))
+        if missing == [self.names.arrays[1]] and not unnamed:
+            self._constant_memory()
+        elif missing and not unnamed:
+            self._fail(f"no pointer is {' or '.join(missing)}{self._library}", line)
+            self._to_be_launched = True
+        self._arrays_found = dict(names)
+        self._scope.notes.update({f"place {place}": words for place, words in self._by_place.items()})
+        names = {
+            place: UNKNOWN if name in ("", UNKNOWN) else name + self.offset(place) for place, name in names.items()
+        }
+        return names | dict.fromkeys(absent, launches.NULL)
+
+    @property
+    def _library(self) -> str:
+        """That the host computes with a library besides its kernel, as the end of a sentence; empty where it does not."""
+        said = cuda_ast.node_text(self._launch.function)
+        found = re.search(r"\b(?:cublas|cudnn)\w*(?:[Gg]emm|Forward|Reduce)\w*", said)
+        return f"; the host calls {found[0]} too: write a launcher in Python" if found else ""
+
+    def _constant_memory(self) -> None:
+        """The variable that w is copied to, where the kernel gets no such pointer, and how many weights it holds."""
+        copies = [
+            (cuda_ast.node_text(listed.named_children[0]).lstrip("&"), cuda_ast.line(node))
+            for node in cuda_ast.walk(self._root)
+            if cuda_ast.node_text(cuda_ast.field(node, "function")) == "cudaMemcpyToSymbol"
+            and (listed := cuda_ast.field(node, "arguments"))
+            and len(listed.named_children) in (3, 5)
+        ]
+        names = {name for name, _ in copies}
+        array = next((node for node in cuda_ast.walk(self._root) if constant_array(node) in names), None)
+        if len(names) != 1 or array is None:
+            words = f"no pointer is w, and none is copied to one array in constant memory{self._library}"
+            self._fail(words, self._launch.line)
+            self._to_be_launched = True
+            return
+        held, sizes = (
+            1,
+            (cuda_ast.field(node, "size") for node in cuda_ast.walk(array) if node.type == "array_declarator"),
+        )
+        for size in sizes:
+            number = self._number(size) if size else UNKNOWN
+            held *= number if isinstance(number, int) else 0
+        name, line = copies[0]
+        self._copied = {"constant_memory": "::".join([*namespaces(array), name]), "limits": {"weights": held}}
+        if not held:
+            self._fail(f"how many weights {name} holds is not known", cuda_ast.line(array))
+        self._scope.notes[name] = f"{name} (filled in line {line}) for w"
+
+    def _roles(self) -> dict[int, str]:
+        """The array of each pointer by its place, empty where nothing tells: by the host's name for it, else the kernel's;
+        the output by what the kernel writes; and what is left by its place, where inputs are matrices."""
+        output = self.names.output
+        places = [p for p in self.pointer_places if p < len(self.pointers) and not self.is_null(p)]
+        names = {
+            place: (self.names.find_array(self.pointers[place][0]) or self.names.find_array(self.parameters[place][0]))
+            if self.pointers[place][0]
+            else ""
+            for place in places
+        }
+        written = [place for place in places if not self.is_constant(place)]
+        if len(written) > 1:
+            written = [place for place in written if self.parameters[place][0] in self._written] or written
+        if len(written) == 1 and not names[written[0]] and output not in names.values():
+            names[written[0]] = output
+        missing = [array for array in self.names.arrays if array not in names.values()]
+        unnamed = [place for place in places if not names[place] and self.pointers[place][0]]
+        if len(missing) == len(unnamed) == 1 and (missing == [output]) <= (not self.is_constant(unnamed[0])):
+            names[unnamed[0]] = missing[0]
+        elif len(missing) == len(unnamed) and output not in missing and self.names.has_matrices:
+            for place, array in zip(unnamed, missing, strict=True):
+                names[place] = array
+                self._by_place[place] = f"{self.pointers[place][0]} for {array} by its place"
+        return names
+
+    @cached_property
+    def _written(self) -> set[str]:
+        """Names of pointers that the kernel writes through, and of those that these were made of."""
+        body = cuda_ast.field(self._kernel, "body")
+        found: set[str] = set()
+        made: list[tuple[str, set[str]]] = []
+        for node in cuda_ast.walk(body) if body else ():
+            target = cuda_ast.field(node, "left") if node.type == "assignment_expression" else None
+            if node.type == "init_declarator" and "*" in cuda_ast.node_text(node).partition("=")[0]:
+                value = cuda_ast.node_text(cuda_ast.field(node, "value"))
+                made.append((declared_name(node), set(re.findall(r"\w+", value))))
+            if node.type == "call_expression" and "atomic" in cuda_ast.node_text(cuda_ast.field(node, "function")):
+                listed = cuda_ast.field(node, "arguments")
+                target = listed.named_children[0] if listed and listed.named_children else None
+            if target is not None and target.type != "identifier":
+                found |= set(re.findall(r"\w+", cuda_ast.node_text(target).partition("[")[0]))
+            elif target is not None and node.type == "call_expression":
+                found.add(cuda_ast.node_text(target))
+        for name, words in reversed(made):
+            found |= words if name in found else set()
+        return found
+
+    @cached_property
+    def _type_names(self) -> set[str]:
+        """Names of types that the kernel, a template, is given."""
+        around = self._kernel.parent
+        listed = cuda_ast.field(around, "parameters") if around and around.type == "template_declaration" else None
+        declared = listed.named_children if listed else []
+        return {cuda_ast.node_text(each).split()[-1] for each in declared if each.type == "type_parameter_declaration"}
+
+    def _template_arguments(self, kernel: str) -> str:
+        """A kernel's name, what its template is given in numbers."""
+        name, opened, given = kernel.partition("<")
+        if not opened:
+            return kernel
+        made = []
+        for word in given.removesuffix(">").split(","):
+            text = word.strip()
+            if text in _SCALARS:  # a type that PyTorch chooses by the tensors
+                text = C_TYPES[self.names.dtypes[self.names.output]][0]
+            try:
+                node = cpp.parse_expression(text)
+                fixed = cpp.is_whole(text) or text in ("true", "false")
+                value = fact_value(self._scope.reader.whole(node).text) if node and not fixed else text
+            except UnreadableExpression:
+                value = text
+            made.append(str(value) if isinstance(value, int) else text)
+        return f"{name}<{', '.join(made)}>"
+
+    def _check_unconditional(self) -> None:
+        """Complain of a launch under a condition."""
+        node, function = self._launch.node, self._launch.function
+        while node.parent is not None and node != function:
+            parent = node.parent
+            condition = cuda_ast.field(parent, "condition")
+            if parent.type in _CONDITIONS and parent.type not in LOOPS and node != condition:
+                words = " ".join(cuda_ast.node_text(condition).split()) if condition else "else"
+                self._fail(f"the launch stands under a condition, {words}", cuda_ast.line(parent))
+                return
+            node = parent
+
+    def _limits(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """Extents that the kernel has as a number of the file's, and is not told."""
+        given = " ".join(map(str, facts["arguments"]))
+        used = set(re.findall(r"\w+", cuda_ast.node_text(cuda_ast.field(self._kernel, "body"))))
+        bounds: dict[str, dict[str, int]] = {}
+        for name in sorted(used & self._outside.known.keys()):
+            extent = self.names.find_extent(name)
+            if extent not in ("C", "H", "W", "M", "K") or re.search(rf"\b{extent}\b", given):
+                continue
+            try:
+                value = fact_value(self._scope.reader.whole(self._find_node(name)).text)
+            except UnreadableExpression:
+                continue
+            if isinstance(value, int):
+                bounds[extent] = {"is": value}
+                self._scope.notes[name] = (
+                    f"{name} (line {self._outside.lines.get(name, 0)}) for the one {extent} that it is for"
+                )
+        return bounds
+
+    def _limits_unnamed(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """Extents that the launch names nowhere: the host's number for one, if it has one, else 1 of channels of an image."""
+        words = set(re.findall(r"\w+", str(facts)))
+        unnamed = [name for name in self.names.base if name not in words]
+        if self.is_square:
+            return {}
+        bounds: dict[str, Any] = {}
+        for name, known in self._scope.known.items():
+            extent = self.names.find_extent(name)
+            if extent in unnamed and isinstance(known, cpp.SymbolicValue) and isinstance(fact_value(known.text), int):
+                bounds[extent] = {"is": fact_value(known.text)}
+                self._scope.notes[name] = f"{name}, {known.text}, for the one {extent} that it is for"
+        single = {"N", "C", "M"} & set(unnamed) if {"C", "M"} <= set(unnamed) and not words & {"C", "M"} else set()
+        return {name: {"is": 1} for name in sorted(single)} | bounds
+
+    def _find_node(self, name: str) -> "Node":
+        node = cpp.parse_expression(name)
+        assert node is not None
+        return node

@@ -474,12 +474,20 @@ def sanitizer_environment() -> dict[str, str]:
 
 
 RUN_TIME_LIMITS = {
-    "an address of no dynamic shared memory": "__cvta_generic_to_shared",
-    "cp.async.cg of other than 16 bytes": "cp.async.cg",
+    "cp.async.cg of other than 16 bytes": r"cp\.async\.cg",
+    "cp.async of other than 4, 8 or 16 bytes": r"cp\.async|memcpy_async",
     "a descriptor of swizzled shared memory": "wgmma",
     "wgmma that negates or transposes": "wgmma",
+    "a barrier of the whole grid": "this_grid|grid_group",
+    "clusters of blocks": "cudaLaunchAttributeClusterDimension",
+    "a graph that records a product of cuBLAS": "BeginCapture",
+    "a product of matrices of this type": "cublas",
+    "a texture that interpolates": "cudaFilterModeLinear",
+    "a texture that mirrors coordinates that are not normalized": "cudaAddressModeMirror",
+    "a texture that converts what it reads": "cudaCreateTextureObject",
+    "a texture of this kind of memory": "cudaCreateTextureObject",
 }
-"""What the emulator finds beyond it only as a kernel runs, and the word of code that asks for it."""
+"""What the emulator finds beyond it only as a kernel runs, and the words of code, a pattern, that ask for it."""
 
 
 def unsupported_feature(text: str, source: str) -> str:
@@ -488,12 +496,12 @@ def unsupported_feature(text: str, source: str) -> str:
     A process can write what it likes, so its code must hold what it names; an abort is a fault otherwise.
     """
     found = re.search(r"^beyond the emulator: (.*), line \d+$", text, re.MULTILINE)
-    word = RUN_TIME_LIMITS.get(found[1]) if found else None
-    if not found or not word:
+    words = RUN_TIME_LIMITS.get(found[1]) if found else None
+    if not found or not words:
         return ""
     instructions = (node for node in cuda_ast.walk(cuda_ast.parse(source)) if node.type == "gnu_asm_expression")
     code = [sources.without_comments(source), *map(cuda_ast.node_text, instructions)]
-    return found[0] if any(word in each for each in code) else ""
+    return found[0] if any(re.search(words, each) for each in code) else ""
 
 
 def sanitizer_message(text: str) -> str:

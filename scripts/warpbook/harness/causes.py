@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from warpbook.common import expressions
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness.bench import POISON, Buffers, CpuBench, allocate, results_of
 from warpbook.kernels.variants import Operation, Variant
@@ -213,8 +214,13 @@ def _experiments(bench: CpuBench, variant: Variant, case: Case, name: str) -> It
         **dict(case.given),
         **({facts.size: case.size} if facts.size and facts.size not in dict(case.given) else {}),
     }
+    # Only what stands in one array is taken for each other.
+    together = [
+        {name for text in one.shape for name in expressions.used_names(text)} for one in case.problem.inputs.values()
+    ]
     for first, second in itertools.combinations(base, 2):
-        if case.extents[first] == case.extents[second]:
+        beside = any({first, second} <= names for names in together)
+        if not beside or case.extents[first] == case.extents[second]:
             continue
         values = case.extents[first], case.extents[second]
         # Both equal extents, lest the lesser one be right because of its size; and wrong the other way round.

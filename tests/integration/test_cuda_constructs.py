@@ -319,7 +319,7 @@ def test_host_code_gets_what_cuda_s_runtime_gives(verdict, before, code):
 LACKING = {
     "curandState state; curand_init(1, i, 0, &state);": "‘curandState’ was not declared in this scope",
     "auto cluster = cooperative_groups::this_cluster();": "‘this_cluster’ is not a member of ‘cooperative_groups’",
-    "cooperative_groups::this_grid().sync();": "a barrier of the whole grid",
+    "cooperative_groups::this_grid().sync();": "use of deleted function ‘static void cooperative_groups::grid_group::sync()’",
     'asm("tex.1d.v4.f32.s32 {%0, %0, %0, %0}, [%1, {%2}];" : "=f"(s) : "l"(x), "r"(i));': "inline PTX (tex.1d.v4.f32.s32",
 }
 

@@ -20,10 +20,6 @@ static long long within(long long at, long long count, cudaTextureAddressMode mo
     if (at >= 0 && at < count) return at;
     if (mode == cudaAddressModeBorder) return -1;
     if (mode == cudaAddressModeWrap) return (at % count + count) % count;
-    if (mode == cudaAddressModeMirror) {
-        const long long place = (at % (2 * count) + 2 * count) % (2 * count);
-        return place < count ? place : 2 * count - 1 - place;
-    }
     return at < 0 ? 0 : count - 1;
 }
 
@@ -35,11 +31,7 @@ const char* element_of(const Texture& texture, long long x, long long y)
 
 const char* element_at(const Texture& texture, float x, float y, int line)
 {
-    if (texture.how.filterMode == cudaFilterModeLinear) beyond("a texture that interpolates", line);
     if (texture.how.normalizedCoords) x *= float(texture.width), y *= float(texture.height);
-    else
-        for (const auto mode : {texture.how.addressMode[0], texture.how.addressMode[1]})
-            if (mode == cudaAddressModeMirror) beyond("a texture that mirrors coordinates that are not normalized", line);
     const auto mode = [&](int axis) {
         const auto asked = texture.how.addressMode[axis];
         return asked == cudaAddressModeWrap && !texture.how.normalizedCoords ? cudaAddressModeClamp : asked;

@@ -156,7 +156,7 @@ template <class Kernel> cudaError_t cudaLaunchCooperativeKernel(Kernel kernel, d
     return cudaLaunchKernel(kernel, grid, block, arguments, shared, stream, line);
 }
 
-enum cudaLaunchAttributeID { cudaLaunchAttributeCooperative = 2, cudaLaunchAttributeClusterDimension = 4, cudaLaunchAttributeProgrammaticStreamSerialization = 6, cudaLaunchAttributePriority = 8 };
+enum cudaLaunchAttributeID { cudaLaunchAttributeCooperative = 2, cudaLaunchAttributeProgrammaticStreamSerialization = 6, cudaLaunchAttributePriority = 8 };
 struct cudaLaunchAttribute {
     cudaLaunchAttributeID id;
     union { struct { unsigned x, y, z; } clusterDim; int cooperative, priority, programmaticStreamSerializationAllowed; } val;
@@ -164,8 +164,6 @@ struct cudaLaunchAttribute {
 struct cudaLaunchConfig_t { dim3 gridDim, blockDim; size_t dynamicSmemBytes; cudaStream_t stream; cudaLaunchAttribute* attrs; unsigned numAttrs; };
 template <class... Parameters, class... Arguments> cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...), Arguments&&... arguments)
 {
-    for (unsigned i = 0; i < config->numAttrs; ++i)
-        if (config->attrs[i].id == cudaLaunchAttributeClusterDimension) emulator::beyond("clusters of blocks", 0);
     std::tuple<Parameters...> held(std::forward<Arguments>(arguments)...);
     emulator::launch(emulator::Config(0, config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream), [&] { std::apply(kernel, held); });
     return cudaPeekAtLastError();
@@ -220,10 +218,11 @@ template <class T> cudaChannelFormatDesc cudaCreateChannelDesc()
     const auto kind = std::is_floating_point_v<One> ? cudaChannelFormatKindFloat : std::is_signed_v<One> ? cudaChannelFormatKindSigned : cudaChannelFormatKindUnsigned;
     return {bits, count > 1 ? bits : 0, count > 2 ? bits : 0, count > 3 ? bits : 0, kind};
 }
-enum cudaResourceType { cudaResourceTypeArray, cudaResourceTypeMipmappedArray, cudaResourceTypeLinear, cudaResourceTypePitch2D };
-enum cudaTextureAddressMode { cudaAddressModeWrap, cudaAddressModeClamp, cudaAddressModeMirror, cudaAddressModeBorder };
-enum cudaTextureFilterMode { cudaFilterModePoint, cudaFilterModeLinear };
-enum cudaTextureReadMode { cudaReadModeElementType, cudaReadModeNormalizedFloat };
+// What is left out of these the compiler names: a texture that interpolates, mirrors or converts.
+enum cudaResourceType { cudaResourceTypeArray, cudaResourceTypeLinear = 2, cudaResourceTypePitch2D };
+enum cudaTextureAddressMode { cudaAddressModeWrap, cudaAddressModeClamp, cudaAddressModeBorder = 3 };
+enum cudaTextureFilterMode { cudaFilterModePoint };
+enum cudaTextureReadMode { cudaReadModeElementType };
 namespace emulator { struct Array { char* memory; size_t width, height; cudaChannelFormatDesc channels; size_t element() const { return size_t(channels.x + channels.y + channels.z + channels.w) / 8; } }; }
 using cudaArray_t = emulator::Array*;
 using cudaArray = emulator::Array;
@@ -281,7 +280,7 @@ template <class T> void tex2D(T* value, cudaTextureObject_t texture, float x, fl
 
 // ---- cuBLAS: products of matrices of other types than float32 ----
 
-enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_64F = 1, CUDA_R_16F = 2, CUDA_R_8I = 3, CUDA_R_32I = 10, CUDA_R_16BF = 14 };
+enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_16F = 2, CUDA_R_16BF = 14 };
 using cudaDataType = cudaDataType_t;
 enum cublasComputeType_t { CUBLAS_COMPUTE_16F = 64, CUBLAS_COMPUTE_16F_PEDANTIC = 65, CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_32F_PEDANTIC = 69, CUBLAS_COMPUTE_32F_FAST_16F = 74, CUBLAS_COMPUTE_32F_FAST_16BF = 75, CUBLAS_COMPUTE_32F_FAST_TF32 = 77 };
 enum cublasGemmAlgo_t { CUBLAS_GEMM_DFALT = -1, CUBLAS_GEMM_DEFAULT = -1, CUBLAS_GEMM_DEFAULT_TENSOR_OP = 99, CUBLAS_GEMM_DFALT_TENSOR_OP = 99, CUBLAS_GEMM_ALGO0 = 0, CUBLAS_GEMM_ALGO0_TENSOR_OP = 100 };

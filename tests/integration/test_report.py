@@ -98,7 +98,7 @@ def test_report_and_supplement_have_the_parts_of_a_milestone_report_in_order(pag
         place = 0
         for heading in headings.split("\n")[1:-1]:
             if heading.strip() == "Contents":
-                assert any("Contents" in text[:400] for text in texts[:3])
+                assert any("Contents" in text for text in texts[:3])
                 continue
             begin = whole.find(heading.strip(), place)
             assert begin >= 0, heading
@@ -106,7 +106,7 @@ def test_report_and_supplement_have_the_parts_of_a_milestone_report_in_order(pag
 
 
 def test_page_numbers_of_the_contents_are_those_of_the_headings(report, pages):
-    contents = next(page for page in pages if page.strip().splitlines()[2:] and "Contents" in page[:400])
+    contents = next(page for page in pages if "Contents" in page and ". . ." in page)
     entries = re.findall(r"(?:^|\n)(?:[0-9A-Z][0-9.]*)?\s*([A-Z][^\n]*?)\s*(?:\.\s*){3,}\s*(\d+)", contents)
     assert len(entries) >= 20
     for title, number in entries:

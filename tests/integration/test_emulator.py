@@ -106,7 +106,7 @@ extern "C" __global__ void conv_forward(
 def test_what_is_copied_to_shared_memory_is_there_once_it_was_waited_for(old, new, words, tmp_path):
     (tmp_path / "staged.cu").write_text(STAGED.replace(old, new))
     failed = reasons(checked(tmp_path, "staged"))
-    assert words in failed[-1] if words else not failed
+    assert any(words in reason for reason in failed) if words else not failed
 
 
 NAMED = """
@@ -131,7 +131,7 @@ def test_a_warp_that_only_arrives_at_a_barrier_is_waited_for_by_the_others(old, 
     source = STAGED.replace("i = thread; i < count; i += 128", one_warp).replace("__syncthreads();", NAMED)
     (tmp_path / "staged.cu").write_text(source.replace(old, new))
     failed = reasons(checked(tmp_path, "staged"))
-    assert words in failed[-1] if words else not failed
+    assert any(words in reason for reason in failed) if words else not failed
 
 
 @needs_compiler
@@ -155,4 +155,4 @@ def test_a_copy_reaches_an_array_of_fixed_size_in_shared_memory_and_nothing_behi
     source = STAGED.replace("extern __shared__ float4 taps[]", "__shared__ float4 taps[512]")
     (tmp_path / "staged.cu").write_text(source.replace('"r"(place)', place))
     failed = reasons(checked(tmp_path, "staged"))
-    assert words in failed[-1] if words else not failed
+    assert any(words in reason for reason in failed) if words else not failed

@@ -30,7 +30,7 @@ FAULTS = {
         Fault('asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");', "", "outputs are NaN or infinite"),
         Fault("| WGMMA_STRIDES", "| (PLANTED ? 16ull << 16 | 8ull << 32 : WGMMA_STRIDES)", WRONG),
         Fault("weights + lo_weights", "weights + hi_weights", WRONG),
-        Fault("weights + lo_weights", "weights + 100 * lo_weights", "beyond the block's dynamic shared memory"),
+        Fault("weights + lo_weights", "weights + 100 * lo_weights", "beyond the block's"),
         Fault("128 * (groups", "(96 if PLANTED else 128) * (groups", "at an mbarrier where others do not arrive"),
         Fault("mbarrier_wait(images.full + slot, turn / 2);", "", "outputs are"),
         Fault(

@@ -132,7 +132,9 @@ def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> st
         for variable, line in translation.device_variables(building.device_source(variant))
     )
     watched = f"static const bool emulator_symbols_watched = [] {{ {symbols}return true; }}();\n"
-    return f'{declared}\n#line 1 "{name}"\n{body}\n#line 1 "driver"\n{watched}{entries}'
+    # Not as options: they would change what the emulator's own header means.
+    defined = "".join(f"#define {name} {value}\n" for name, value in variant.header.constants.items())
+    return f'{declared}\n{defined}#line 1 "{name}"\n{body}\n#line 1 "driver"\n{watched}{entries}'
 
 
 def _entry(kernel: str, parameters: Sequence[str]) -> str:
@@ -198,7 +200,7 @@ def compile_host(variant: Variant, folder: Path, sandboxed: bool, races: bool = 
     own = build_emulator(folder, races)
     # Ours first: memory that its own variables begin with is there before the source's.
     files = ["-include", own / HEADER.name, *(own / f"{name}.o" for name in own_sources(races)), path, "-o", library]
-    command = [str(compiler()), "-shared", *_options(races), *variant.defines, *map(str, files)]
+    command = [str(compiler()), "-shared", *_options(races), *map(str, files)]
     if races:
         command += ["-nodefaultlibs", "-lstdc++", "-lm", "-lgcc_s", "-lgcc", "-lc"]
     try:

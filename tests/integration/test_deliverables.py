@@ -29,7 +29,8 @@ def test_every_study_renders_with_each_deliverable_where_the_last_page_says(docu
         ids = re.findall(r'<[a-z0-9]+ [^<>]*?\bid="([^"]+)"', text)
         assert {target for _, target, _ in listed} <= {*ids}, study
         assert all(
-            state == "shown" or re.match("Not measured: |Shown for the GPU, not ", state) for *_, state in listed
+            state == "shown" or re.match("Not measured: |Measured on the GPU only; |Missing", state)
+            for *_, state in listed
         )
         (*_, last), supplement = (
             re.findall(r'<h1 id="([^"]+)"', part) for part in text.split('<h1 id="supplement-', 1)
@@ -68,7 +69,7 @@ def test_what_is_to_show_cpu_and_gpu_says_which_of_the_two_is_shown_and_which_la
         made = documents_with("fa18", cpu=cpu, studies=few | {"fa18": short})
         states = [state for *_, state in check_list(made.whole)]
         assert len(states) == 2
-        assert all(state.startswith("Shown for the GPU, not measured for the CPU: ") for state in states)
+        assert all(state.startswith("Measured on the GPU only; ") for state in states)
         assert all(reason in state for state in states)
 
 

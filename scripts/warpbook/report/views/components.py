@@ -56,9 +56,10 @@ class HtmlTable:
 
 
 def _lines(row: tuple[Cell, ...]) -> int:
-    """How many lines of text a row takes, about."""
+    """How many lines of text a row takes, about. In a wide row an interval has a line of its own."""
     name, *others = (len(escape(cell).striptags()) for cell in row)
-    return 1 + max([name // NAME_LINE, *(length // SENTENCE_LINE for length in others)])
+    under = len(row) > 6 and any('class="interval"' in cell for cell in row)
+    return 1 + under + max([name // NAME_LINE, *(length // SENTENCE_LINE for length in others)])
 
 
 @dataclass(frozen=True)

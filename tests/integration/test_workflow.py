@@ -177,7 +177,7 @@ def test_a_library_that_is_not_installed_is_shown_so_until_it_is(broken, tmp_pat
     assert "Not measured: lacking needs the Python package" in broken.text  # a line ends within the package's name
     workspace = broken.workspace.copy(tmp_path / "project")
     (row,) = tables.PROGRAMS.rows(workspace.folder / "results/parts/programs/cpu/fa18/lacking.csv")
-    assert (row["status"], row["reason"]) == ("unsupported", words)
+    assert (row["status"], row["reason"]) == ("unsupported", f"{words}: pip install a_library")
     assert f"not run {'lacking':24} fa18     {words}" in broken.check
 
     (workspace.folder / "scripts" / "a_library.py").touch()

@@ -186,7 +186,7 @@ def test_a_variant_whose_sources_changed_since_has_no_counters_of_the_older_run(
     assert "none are of shared_input, whose programs were not profiled on this network there, or whose sources are" in (
         analysis.analysis_view(shown).counts.coverage
     )
-    assert f"not among those watched in the run {OLDER}, or of other sources there" in header_counter.counter_sentence(
+    assert f"not among those profiled in the run {OLDER}, or of other sources there" in header_counter.counter_sentence(
         shown, shown.plan.variants["shared_input"]
     )
 

@@ -261,13 +261,14 @@ def test_the_project_s_own_kernels_are_compiled_once(tmp_path, monkeypatch):
 HUGE = "__device__ char held[1LL << 35] = {1};\n"
 
 
-@pytest.mark.parametrize("body", ['#include "/dev/zero"\n', HUGE])
-def test_a_source_that_asks_the_compiler_for_everything_is_refused_in_a_sentence(cuda_variant, body):
-    made = building.build(cuda_variant(body + RIGHT), "sm_90")
+def test_a_source_that_asks_the_compiler_for_everything_is_refused_in_a_sentence(cuda_variant):
+    made = building.build(cuda_variant(HUGE + RIGHT), "sm_90")
     assert made.cubin is None
-    assert re.search(
-        r"not a regular file|the compiler failed \(its process died: SIGABRT\); it may take 2 GiB", made.log
-    )
+    assert "the compiler failed (its process died: SIGABRT); it may take 2 GiB" in made.log
+
+
+def test_what_is_no_header_is_not_read(cuda_variant):
+    assert building.build(cuda_variant('#include "/dev/zero"\n' + RIGHT), "sm_90").ok
 
 
 def test_a_source_that_asks_the_emulator_s_compiler_for_everything_is_refused_in_a_sentence(cuda_variant, tmp_path):

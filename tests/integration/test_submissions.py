@@ -691,9 +691,9 @@ def test_what_people_get_can_be_read_by_everyone_and_lasts(workspace):
 
 def faults_of(document: str, seen) -> tuple[dict, dict]:
     """What lies beyond the margins of a submission's pages, and which of them are mostly empty, but for those before
-    one where another optimization or the last chapter begins: each has pages of its own."""
+    one where an optimization or the last chapter begins: each has pages of its own."""
     pages = pdf.lay_out(document).pages
-    begun = re.findall(r'id="(m3-[a-z]+_\d+|course-final-file)"', document)[1:]
+    begun = re.findall(r'id="(m3-[a-z]+_\d+|course-final-file)"', document)
     ended = {place for place, page in enumerate(pages) if set(begun) & set(page.anchors)}
     empty = seen.mostly_empty(pages)
     beyond = seen.beyond_margins(pages, seen.AFTER_COVER)

@@ -106,7 +106,7 @@ exec {COMPILER} "$@"
 def test_a_compiler_that_was_killed_is_tried_again(check, tmp_path):
     assert check.run(CXX=compiler_that_fails(tmp_path, 1)).returncode == 0
     assert check.statuses() == {"ok"}
-    assert len((tmp_path / "trials").read_text().splitlines()) == 2
+    assert len((tmp_path / "trials").read_text().splitlines()) >= 2  # the build for data races may come between
 
 
 @needs_compiler

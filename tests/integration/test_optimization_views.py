@@ -268,7 +268,7 @@ def test_what_became_of_a_counter_is_told_with_its_readings_or_why_there_are_non
     other = evidence_of(small_archive)
     other.counters.calls = {place: call for place, call in ev.counters.calls.items() if place[0] != "constant_weights"}
     assert counter_sentence(other, variants["constant_weights"]).endswith(
-        "not read for constant_weights, whose program is not among those watched here"
+        "not read for constant_weights, whose program is not among those profiled here"
     )
     other.counters.table = tables.COUNTERS.empty()
     assert counter_sentence(other, variants["constant_weights"]) == "; hardware counters were not read in this run"

@@ -115,10 +115,9 @@ def test_a_source_that_nvrtc_compiles_includes_no_file_of_its_user(setting, tmp_
     command = [sys.executable, PROJECT / "scripts" / "build_variant.py", "--kernels", folder, "--variant", "mine"]
     command += ["--architectures", "sm_90", "--sandbox", setting, "--out", tmp_path / "builds"]
     subprocess.run(command, check=True, capture_output=True)
-    (row,) = tables.BUILDS.rows(tmp_path / "builds" / "builds.csv")
-    assert not row["ok"]
-    assert ("cannot open source file" in row["log"]) == (setting == "auto")
-    assert ("secret" in row["log"]) == (setting == "none")
+    rows = tables.BUILDS.rows(tmp_path / "builds" / "builds.csv")
+    assert rows and all(row["ok"] for row in rows)  # what is no header of CUDA's or beside the source is left out
+    assert not any("secret" in row["log"] for row in rows)
 
 
 @needs_sandbox

@@ -65,7 +65,9 @@ def test_a_right_kernel_passes_on_all_ragged_layers(judged):
     rows = judged(KERNEL, FACTS)
     assert tables.first_failure(rows) is None
     passed = {row["case"].partition("/")[2] for row in rows if row["ok"]}
-    assert {name for name, case in RAGGED.items() if not case.unusual.keys() - {"S", "P"}} | {"conv1"} <= passed
+    assert {name for name, case in RAGGED.items() if not (case.unusual.keys() - {"S", "P"} or case.optional)} | {
+        "conv1"
+    } <= passed
 
 
 @needs_compiler

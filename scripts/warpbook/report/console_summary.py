@@ -78,7 +78,7 @@ def _left_out(ev: Evidence) -> list[str]:
     if why := ev.missing_reason("cpu"):
         lines.append(f"left out: CPU times, {why}; to add them: {SNAKEMAKE} report --config study={ev.name} cpu=live")
     alike: dict[tuple[str, str, str], list[str]] = {}
-    for row in ev.problems.table.to_dict("records"):
+    for row in ev.problems.of_variants.to_dict("records"):
         reason = _short(str(row["reason"]).replace(str(row["variant"]), "it"))
         alike.setdefault((str(row["device"]), str(row["status"]), reason), []).append(str(row["variant"]))
     for (device, status, reason), names in alike.items():

@@ -167,7 +167,7 @@ def emulate_cases(
             sound &= all(row["ok"] or row["status"] == "unsupported" for row in rows)
             yield rows
     if sound and size > SEVERAL_IMAGES:
-        yield [full_size.check(variant, conv.at(size), sandboxed, folder) for conv in network.cases]
+        yield [full_size.check(variant, conv.at(size), sandboxed, folder, bench.library) for conv in network.cases]
 
 
 def check(

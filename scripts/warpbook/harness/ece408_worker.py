@@ -72,17 +72,7 @@ class CourseFile:
     ) -> dict[str, Any]:
         """As `worker.Worker.sample`."""
         self._library = ctypes.CDLL(str(self._path))
-        allocate = ctypes.CDLL(None).malloc
-        allocate.restype, allocate.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
-        addresses = []
-        for number, (place, count, shape, dtype, repeats) in enumerate(arrays):
-            if repeats:
-                addresses.append(worker_protocol.repeated(memory, place, count, worker_protocol.nbytes(shape, dtype)))
-            elif number < len(arrays) - outputs:
-                addresses.append(allocate(count))
-                ctypes.memmove(addresses[-1], memory[place : place + count], count)
-            else:
-                addresses.append(worker_protocol.guarded(memory, place, count))
+        addresses = worker_protocol.sampled(memory, arrays, outputs)
         (N, C, H, W), (M, _, K, _) = (shape for _, _, shape, *_ in arrays[:2])
         self._library.emulator_sample(blocks)
         getattr(self._library, ENTRY)(*map(ctypes.c_void_p, addresses), N, M, C, H, W, K, 0, 0, None)

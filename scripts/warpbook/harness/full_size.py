@@ -32,6 +32,10 @@ CHANCE = 1e-6
 """That blocks chosen at random are all of other images."""
 
 
+Written = dict[str, dict[int, np.ndarray]]
+"""What was written of each output: by its name and the number of an image, that image's values."""
+
+
 @dataclass(frozen=True)
 class Sparse:
     """The memory of a case at a size: whole pages of a few images for each input that has one an image, other inputs
@@ -75,7 +79,10 @@ class Sparse:
 
 
 def check(variant: Variant, case: Case, sandboxed: bool, folder: Path, library: Path | None = None) -> Row:
-    """The row of a case at its size, compiled into `folder` unless the variant's `library` is there. What is not a fault of the kernel is `unsupported`, with the reason."""
+    """The row of a case at its size, compiled into `folder` unless the variant's `library` is there.
+
+    What is not a fault of the kernel is `unsupported`, with the reason.
+    """
     place = {"case": case.name, "size": case.size, "test": TEST}
 
     def row(status: str, reason: str) -> Row:
@@ -94,9 +101,10 @@ def check(variant: Variant, case: Case, sandboxed: bool, folder: Path, library: 
         with IsolatedBench(variant, sandboxed, folder, library) as bench:
             handle, launches = bench.sample(sparse, inputs, BLOCKS, TIMEOUT_S)
         try:
-            if reason := _unwritten(variant, sparse, handle):
+            written = {name: _written(sparse, name, handle) for name in case.problem.outputs}
+            if reason := _unwritten(variant, case, written):
                 return row("wrong_result", reason)
-            return {**place, **_compare(variant, sparse, inputs, handle)} if launches == 1 else row("ok", "")
+            return {**place, **_compare(variant, sparse, inputs, written)} if launches == 1 else row("ok", "")
         finally:
             os.close(handle)
     except VariantFailure as failure:
@@ -105,23 +113,22 @@ def check(variant: Variant, case: Case, sandboxed: bool, folder: Path, library: 
         return row("unsupported", str(failure) if failure.status == "unsupported" else f"{unchecked}{failure}")
 
 
-def _unwritten(variant: Variant, sparse: Sparse, handle: int) -> str:
+def _unwritten(variant: Variant, case: Case, written: Written) -> str:
     """That no output of the last images is written; empty where chance may have chosen blocks of others alone."""
-    size, problem_of = sparse.case.size or 1, sparse.case.problem
-    for name in problem_of.outputs:
-        last = max(_written(sparse, name, handle), default=-1)
+    size = case.size or 1
+    for name, images in written.items():
+        last = max(images, default=-1)
         # Half of the blocks that run are chosen at random among all.
         if ((last + 1) / size) ** (BLOCKS // 2) < CHANCE:
-            most = f"{problem_of.facts.size} = {last}" if last >= 0 else "any size"
+            most = f"{case.problem.facts.size} = {last}" if last >= 0 else "any size"
             return f"{variant.name} writes no {name} above {most}, of {size}, in the blocks that ran"
     return ""
 
 
-def _compare(variant: Variant, sparse: Sparse, inputs: dict[str, np.ndarray], handle: int) -> Row:
+def _compare(variant: Variant, sparse: Sparse, inputs: dict[str, np.ndarray], written: Written) -> Row:
     """What was written, against the reference: outputs that are still 0 nobody wrote, or they tell nothing."""
     case, columns = sparse.case, {**checking.NOT_COMPARED, "ok": True, "status": "ok", "reason": ""}
-    for name in case.problem.outputs:
-        found = _written(sparse, name, handle)
+    for name, found in written.items():
         if not found:
             continue
         images = sorted(found)
@@ -131,8 +138,8 @@ def _compare(variant: Variant, sparse: Sparse, inputs: dict[str, np.ndarray], ha
         expected = problem.compute(some, held, np)[name]
         units = reference.magnitudes(some, held, np)[name]
         values = np.stack([found[image] for image in images])
-        written = values != 0
-        difference = reference.difference(values[written], expected[written], units[written])
+        known = values != 0
+        difference = reference.difference(values[known], expected[known], units[known])
         columns = {**columns, **checking.comparison_columns(variant, some, {name: difference}, integers=False)}
         if not columns["ok"]:
             columns["reason"] += (

@@ -75,7 +75,9 @@ class IsolatedBench(CpuBench):
         """What may explain a wrong result of the last call, as its process says."""
         self.spent_s = 0.0
         """Processor time of the calls, by this process's own look at the other."""
-        self._library, self._races = library, races
+        self.library = library
+        """What it runs, once it is compiled."""
+        self._races = races
         self._blocks = np.zeros(1, np.uint64)
         self._variant, self._sandboxed, self._folder = variant, sandboxed, folder
         self._process: subprocess.Popen[bytes] | None = None
@@ -277,14 +279,12 @@ class IsolatedBench(CpuBench):
         command = [sys.executable, "-m", worker.__name__, str(other.fileno()), how, self._variant.name, str(source)]
         readable, extra = [source], {}
         if how == worker.DRIVEN:
-            assert self._library
-            command.append(str(self._library))
-            readable = [source, self._library]
+            assert self.library
+            command.append(str(self.library))
+            readable = [source, self.library]
         elif self._folder:
-            compiled = self._library or emulation.compile_host(
-                self._variant, self._folder, self._sandboxed, self._races
-            )
-            self._library = compiled
+            compiled = self.library or emulation.compile_host(self._variant, self._folder, self._sandboxed, self._races)
+            self.library = compiled
             if self._variant.course:
                 command = [sys.executable, "-m", ece408_worker.__name__, str(other.fileno())]
             command.append(str(compiled))
@@ -334,8 +334,8 @@ class IsolatedBench(CpuBench):
         if self._folder and (words := emulation.unsupported_feature(text, self._variant.text)):
             return VariantFailure("unsupported", f"{self._variant.name}: {words}")
         if words := emulation.sanitizer_message(text):
-            if self._races and self._library:
-                words = emulation.with_lines(words, self._library)
+            if self._races and self.library:
+                words = emulation.with_lines(words, self.library)
             return VariantFailure("wrong_result", f"{self._variant.name}: {words}")
         ended = sandbox.describe_exit_inside(code, self._words, self._sandboxed)
         return VariantFailure("launch_failed", f"its process died: {ended}")

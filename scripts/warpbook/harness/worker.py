@@ -17,7 +17,7 @@ from warpbook.common.supervision import VariantFailure
 from warpbook.harness import checking, cpp_compiler, inference, nvcc
 from warpbook.harness.bench import results_of
 from warpbook.harness.emulator import emulation
-from warpbook.harness.worker_protocol import GUARD_BYTES, guarded, layout, nbytes, repeated, say_ready, serve
+from warpbook.harness.worker_protocol import GUARD_BYTES, layout, nbytes, sampled, say_ready, serve
 from warpbook.kernels import variants
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.problems import problem
@@ -115,16 +115,9 @@ class Worker:
             kernels = emulation.EmulatedKernels(self._library, self._variant.header.constants)
             operation = self._variant.prepare(self._case, kernels)
         called = []
-        for number, (place, count, shape, dtype, repeats) in enumerate(arrays):
-            total = nbytes(shape, dtype)
-            if number < len(arrays) - outputs and not repeats:
-                values = emulation.allocate((count,), np.uint8)
-                values[...] = np.frombuffer(memory, np.uint8, count, place)
-            else:
-                begin = repeated(memory, place, count, total) if repeats else guarded(memory, place, count)
-                held: Any = (ctypes.c_char * total).from_address(begin)
-                values = np.frombuffer(held, np.uint8, total)
-            called.append(values.view(numpy_type(dtype)).reshape(shape))
+        for address, (_, _, shape, dtype, _) in zip(sampled(memory, arrays, outputs), arrays, strict=True):
+            held: Any = (ctypes.c_char * nbytes(shape, dtype)).from_address(address)
+            called.append(np.frombuffer(held, numpy_type(dtype)).reshape(shape))
         kernels.sample(blocks)
         with checking.fault_context(self._variant, "called"):
             operation(*called)

@@ -54,6 +54,24 @@ PROT_NONE, MAP_NORESERVE, MREMAP_MAYMOVE, MREMAP_FIXED = 0, 0x4000, 1, 2
 """Linux's numbers, which Python's `mmap` does not name."""
 
 
+def sampled(memory: mmap.mmap, arrays: Sequence[Sequence[Any]], outputs: int) -> list[int]:
+    """The address of each array of a sampled call: [first byte, bytes, shape, type, whether its images repeat] in the
+    memory, the last `outputs` of them outputs. Inputs whose images do not repeat are copies of exactly their size, never
+    freed."""
+    allocate = ctypes.CDLL(None).malloc
+    allocate.restype, allocate.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    addresses: list[int] = []
+    for number, (place, count, shape, dtype, repeats) in enumerate(arrays):
+        if repeats:
+            addresses.append(repeated(memory, place, count, nbytes(shape, dtype)))
+        elif number < len(arrays) - outputs:
+            addresses.append(allocate(count))
+            ctypes.memmove(addresses[-1], memory[place : place + count], count)
+        else:
+            addresses.append(guarded(memory, place, count))
+    return addresses
+
+
 def guarded(memory: mmap.mmap, place: int, count: int) -> int:
     """The address of bytes of shared memory behind which AddressSanitizer lets nobody go, to the end of the next page."""
     begin = ctypes.addressof(ctypes.c_char.from_buffer(memory, place))

@@ -119,7 +119,8 @@ def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> st
     arch = variant.header.least_arch
     if int(re.sub(r"\D", "", arch) or 0) < 80:
         arch = "sm_80"
-    body = translation.to_host(building.device_source(variant), name, own, arch)
+    source = building.device_source(variant)
+    body = translation.to_host(source, name, own, arch)
     declared = variant.course.declaration if variant.course else ""
     if not variant.course:  # what headers of CUDA's and of frameworks bring with them
         declared = "".join(
@@ -132,7 +133,7 @@ def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> st
         entries = "".join(_entry(kernel, parameters.get(sources.plain_name(kernel), ())) for kernel in kernels)
     symbols = "".join(
         f'emulator::races::watch((const void*)&{variable}, sizeof {variable}, "{variable}", {line}, false); '
-        for variable, line in translation.device_variables(building.device_source(variant))
+        for variable, line in translation.device_variables(source)
     )
     watched = f"static const bool emulator_symbols_watched = [] {{ {symbols}return true; }}();\n"
     # Not as options: they would change what the emulator's own header means.

@@ -23,6 +23,12 @@ KERNELS = {
                            "__syncthreads();\nsum += s[63 - t]; }\natomicAdd(y, sum);", "s", NO_BARRIER),
     "double_buffer": ("__shared__ float s[2][64]; float sum = 0; for (int j = 0; j < 5; ++j) { s[j % 2][t] = x[i] + j; "
                       "__syncthreads(); sum += s[j % 2][63 - t]; } atomicAdd(y, sum);", "", ""),
+    "named_barrier_before": (
+        'for (int j = 0; j < 4; ++j) asm volatile("bar.sync 1, 64;"); __syncthreads(); asm volatile("bar.sync 1, 64;");\n'
+        "__shared__ float s[64]; s[t] = x[i];\natomicAdd(y, s[63 - t]);",
+        "s",
+        NO_BARRIER,
+    ),
     "dynamic_memory": ("extern __shared__ float tile[]; tile[t] = x[i];\natomicAdd(y, tile[t ^ 40]);", "tile", NO_BARRIER),
     "sum_without_atomic": ("__shared__ float sum; if (!t) sum = 0; __syncthreads();\nsum += x[i]; __syncthreads(); "
                            "if (!t) atomicAdd(y, sum);", "sum", NO_ATOMIC),

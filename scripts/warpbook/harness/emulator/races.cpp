@@ -168,6 +168,14 @@ static Knowledge known_by(unsigned thread)
 
 static bool of_shared_memory(const void* address);
 
+static std::vector<unsigned short> gathered[16], handed_out[16];  // at barriers with a number, in this round
+
+static void forget_numbered()
+{
+    for (auto& each : gathered) each.clear();
+    for (auto& each : handed_out) each.clear();
+}
+
 void begin_launch()
 {
     resolve();
@@ -186,6 +194,7 @@ void new_block()
 {
     resolve();
     round_now = 1;
+    forget_numbered();
     std::fill(moment, moment + threads, 1);
     std::fill(taken_from, taken_from + threads, std::pair<const void*, unsigned>());
     for (unsigned i = 0; i < threads; ++i) seen[i].clear(), used_flags[i] = false;
@@ -205,6 +214,7 @@ void barrier()
             others[i].clear(), offered[i].clear(), fenced[i].clear();
         }
     ++round_now;
+    forget_numbered();
     std::fill(moment, moment + threads, 1);
     for (unsigned i = 0; i < threads; ++i) seen[i].clear();
 }
@@ -227,7 +237,6 @@ void meet_in_warp(unsigned first, unsigned come)
 }
 
 // Barriers of some of a block's threads: what arrives is told to those that wait.
-static std::vector<unsigned short> gathered[16], handed_out[16];
 void arrive_at(unsigned number)
 {
     resolve();

@@ -21,6 +21,8 @@ from warpbook.harness.emulator import emulation
 from warpbook.machine import locks
 
 FOLDERS = ("kernels", "profiles", "reports", "requirements", "rules", "scripts", "weights")
+LINKED = ("Snakefile", "pyproject.toml", *(folder for folder in FOLDERS if folder != "reports"))
+"""What a project may hold as links to this one's; its reports hold results of its own."""
 IGNORED = shutil.ignore_patterns("__pycache__", "out", ".*")
 UNARCHIVED = shutil.ignore_patterns("__pycache__", "out", "runs", ".*")
 VARIANTS = ["direct", "im2col_blas", "loop_nest"]  # two on the CPU: how far two runs differ takes two to tell

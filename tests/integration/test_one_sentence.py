@@ -10,24 +10,13 @@ import yaml
 
 from warpbook.common.files import PROJECT, PROJECT_VARIABLE
 from warpbook.config import settings
-
-LINKED = (
-    "Snakefile",
-    "rules",
-    "scripts",
-    "profiles",
-    "requirements",
-    "weights",
-    "pyproject.toml",
-    "kernels",
-    "reports",
-)
+from workspaces import LINKED
 
 
 def snakemake(folder: Path, *arguments: str, **environment: str) -> str:
     """What Snakemake says in a project of this one's code; it fails."""
     folder.mkdir(exist_ok=True)
-    for name in LINKED:
+    for name in (*LINKED, "reports"):
         (folder / name).symlink_to(PROJECT / name)
     if not (folder / "config.yaml").exists():
         (folder / "config.yaml").write_bytes(settings.FILE.read_bytes())
@@ -62,7 +51,10 @@ def test_a_configuration_that_is_no_mapping(tmp_path, content):
     ("arguments", "words"),
     [
         ([], "of which submission? --config path="),
-        (["--config", "study=sp25", "submissions=~nobody_at_all"], "~nobody_at_all is the home of nobody here"),
+        (
+            ["--config", "study=sp25", "submissions=~nobody_at_all"],
+            "~nobody_at_all names a user that this machine does not have",
+        ),
         (["--config", "study=sp25", "submissions=nowhere"], "nowhere is no folder"),
     ],
 )

@@ -35,6 +35,7 @@ from warpbook.report.evidence import Evidence, submission_evidence
 from warpbook.report.views import VIEWS
 from warpbook.runs import catalog, schema, tables
 from warpbook.workflow import plan
+from workspaces import LINKED
 
 COURSE = PROJECT / "tests" / "data" / "course"
 VALUES = yaml.safe_load(settings.FILE.read_text())
@@ -212,7 +213,7 @@ def test_a_report_that_failed_is_forgotten_so_that_the_next_command_tries_again(
 
 def test_a_home_of_nobody_is_named():
     values = VALUES | {"study": "sp25", "submissions": "~nobody_at_all/x"}
-    with pytest.raises(UserError, match="submissions: ~nobody_at_all/x is the home of nobody here"):
+    with pytest.raises(UserError, match="submissions: ~nobody_at_all/x names a user that this machine does not have"):
         submissions.submissions_by_name(settings.load(values, list(variants.discover())))
 
 
@@ -573,16 +574,7 @@ class Workspace:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        for name in (
-            "Snakefile",
-            "rules",
-            "scripts",
-            "profiles",
-            "requirements",
-            "weights",
-            "pyproject.toml",
-            "kernels",
-        ):
+        for name in LINKED:
             (folder / name).symlink_to(files.PROJECT / name)
         (folder / "reports").mkdir()
         for path in (files.PROJECT / "reports").iterdir():

@@ -159,11 +159,13 @@ def submissions_by_name(config: Config) -> dict[str, SubmittedFolder]:
 
 
 def _home(key: str, config: Config) -> Path:
-    """The folder that a key of the configuration names, its ~ or ~user replaced. Raises UserError for nobody's."""
+    """The folder that a key of the configuration names, its ~ or ~user replaced. Raises UserError where there is no such user."""
     try:
         return Path(getattr(config, key)).expanduser()
     except RuntimeError:
-        raise UserError(f"{key}: {getattr(config, key)} is the home of nobody here; give the folder's path") from None
+        raise UserError(
+            f"{key}: {getattr(config, key)} names a user that this machine does not have; give the folder's path"
+        ) from None
 
 
 def _taken(folder: Path, term: Term) -> SubmittedFolder:

@@ -144,7 +144,7 @@ def without_host_headers(text: str) -> tuple[str, list[str]]:
     plain, absent = sources.without_comments(text), []
     without_includes = sources.without_comments(sources.INCLUDE_LINE.sub("", text))
 
-    def kept(match: re.Match[str]) -> str:
+    def keep_for_device(match: re.Match[str]) -> str:
         name, library = match[2].strip(), match[2].partition("/")[0]
         if "include" not in plain[match.start() : match.end()] or name in STANDARD:
             return match[0]
@@ -157,7 +157,7 @@ def without_host_headers(text: str) -> tuple[str, list[str]]:
         absent.append((name, text.count("\n", 0, match.start()) + 1))
         return ""
 
-    made = sources.INCLUDE_LINE.sub(kept, text)
+    made = sources.INCLUDE_LINE.sub(keep_for_device, text)
     return made, [f"line {line}: there is no {name} here" for name, line in absent]
 
 

@@ -145,13 +145,13 @@ def _places(case: Case, name: str, found: np.ndarray, expected: np.ndarray) -> I
 def _others(case: Case, name: str, inputs: Arrays, expected: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     """Other computations of the problem, in words, and what they give."""
 
-    def made(given: Mapping[str, np.ndarray]) -> np.ndarray:
+    def compute(given: Mapping[str, np.ndarray]) -> np.ndarray:
         return np.asarray(problem.compute(case, given, np)[name])
 
     for optional in case.optional:
         yield (
             f"computes what is right without the optional input {optional}",
-            made({**inputs, optional: np.zeros_like(inputs[optional])}),
+            compute({**inputs, optional: np.zeros_like(inputs[optional])}),
         )
     for words, other in _of_problem(case, inputs):
         yield words, other
@@ -159,7 +159,7 @@ def _others(case: Case, name: str, inputs: Arrays, expected: np.ndarray) -> Iter
         for order in itertools.permutations(range(values.ndim)):
             if order != tuple(sorted(order)):
                 words = f"reads {array} as [{_shape(case, array, order)}]; it is [{_shape(case, array)}]"
-                yield words, made({**inputs, array: _read_as(values, order)})
+                yield words, compute({**inputs, array: _read_as(values, order)})
 
 
 def _of_problem(case: Case, inputs: Arrays) -> Iterator[tuple[str, np.ndarray]]:

@@ -36,7 +36,7 @@ class Answers:
     rest: Markup = EMPTY
 
 
-def shown(submitted: SubmissionEvidence, name: str) -> Answers:
+def answers(submitted: SubmissionEvidence, name: str) -> Answers:
     """What a report shows of them: `read`, or why it leaves them out."""
     if submitted.answers_left_out and (FOLDER / f"{name}.md").exists():
         return Answers({}, Markup("<p>{}</p>").format(submitted.answers_left_out))

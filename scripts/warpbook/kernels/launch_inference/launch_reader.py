@@ -51,7 +51,7 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
         groups.setdefault(launch.function.start_byte, []).append(made)
     for group in groups.values():
         beside = {name: extent for one in group for name, extent in one.own_extents.items()}
-        group[:] = [one.beside(beside) for one in group] if len(group) > 1 else group
+        group[:] = [one.with_sibling_extents(beside) for one in group] if len(group) > 1 else group
     if len(several) > 1:
         together = [
             group for group in groups.values() if {one.plain for one in group} >= {_plain(one) for one in several}

@@ -85,7 +85,7 @@ class LaunchInference:
         self.plain, self.line = launch.plain, launch.line
         self.kernel = self._template_arguments(launch.kernel)
 
-    def beside(self, extents: Mapping[str, str]) -> "LaunchInference":
+    def with_sibling_extents(self, extents: Mapping[str, str]) -> "LaunchInference":
         """It, among launches that get extents by these names of the host's."""
         return LaunchInference(self._launch, self._kernel, self._outside, self._root, self.names, extents)
 

@@ -78,7 +78,7 @@ def _review(ev: Evidence, name: str) -> OptimizationSection:
     one, judged = ev.submitted.term.optimizations[name], ev.submitted.judged(name)
     mine, over = ev.submitted.variant(name), ev.submitted.baseline(name)
     final = ev.submitted.variant(FINAL)
-    written = student_answers.shown(ev.submitted, name)
+    written = student_answers.answers(ev.submitted, name)
     times = _times(ev, name, over.name if over else "") if mine else None
     change = excerpt(mine, over, MOST_LINES) if mine and over else None
     return OptimizationSection(

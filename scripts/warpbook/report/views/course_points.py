@@ -33,7 +33,7 @@ class PointsView:
 
 def course_points_view(ev: Evidence) -> PointsView:
     """The summary of a study of a term, and its last chapters."""
-    written = student_answers.shown(ev.submitted, FINAL)
+    written = student_answers.answers(ev.submitted, FINAL)
     said = [written.rest, *written.by_question.values()]
     return PointsView(
         facts=_facts(ev),

@@ -19,11 +19,11 @@ LENGTH_MAX = 300
 VALUE_MAX = 2**63 - 1
 EXPONENT_MAX = 63
 
-_OPERATORS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction | int]] = {
+_OPERATORS: dict[type[ast.operator], Callable[[Fraction | int, Fraction | int], Fraction | int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
+    ast.Div: Fraction,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
     ast.Pow: operator.pow,
@@ -43,16 +43,17 @@ def evaluate(text: Expression, names: Mapping[str, int]) -> int:
 
 def fraction(text: Expression) -> Fraction:
     """The value of an expression of numbers alone. Raises ValueError with the reason where it has none."""
-    return Fraction(text) if isinstance(text, int) else _value(_parse(text), {})
+    return Fraction(text if isinstance(text, int) else _value(_parse(text), {}))
 
 
-def used_names(text: Expression) -> set[str]:
+@functools.lru_cache(4096)
+def used_names(text: Expression) -> frozenset[str]:
     """The names that an expression uses, those of functions left out. Raises ValueError where it is none."""
     if isinstance(text, int):
-        return set()
+        return frozenset()
     nodes = list(ast.walk(_parse(text)))
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-    return {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in called}
+    return frozenset(node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in called)
 
 
 def check(key: str, listed: Sequence[Expression], known: Collection[str]) -> None:
@@ -90,7 +91,8 @@ def _parse(text: str) -> ast.expr:
         raise ValueError(f"no expression: {reason}{hint}") from None
 
 
-def _value(node: ast.expr, names: Mapping[str, int]) -> Fraction:
+def _value(node: ast.expr, names: Mapping[str, int]) -> Fraction | int:
+    """The exact value of a node: a report asks for hundreds of thousands, and nearly all are whole."""
     match node:
         case ast.Constant(value=int() as number) if not isinstance(number, bool):
             value: Fraction | int = number
@@ -112,13 +114,12 @@ def _value(node: ast.expr, names: Mapping[str, int]) -> Fraction:
         case _:
             shown = ast.unparse(node)
             raise ValueError(f"{shown!r} is none of names, whole numbers, + - * / // % **, ceil, min and max")
-    exact = Fraction(value)
-    if max(abs(exact.numerator), exact.denominator) > VALUE_MAX:
+    if max(abs(value.numerator), value.denominator) > VALUE_MAX:
         raise ValueError(f"{ast.unparse(node)} goes beyond 64 bits")
-    return exact
+    return value
 
 
-def _combine(sign: ast.operator, left: Fraction, right: Fraction) -> Fraction | int:
+def _combine(sign: ast.operator, left: Fraction | int, right: Fraction | int) -> Fraction | int:
     if isinstance(sign, ast.Div | ast.FloorDiv | ast.Mod) and not right:
         raise ValueError("a division by 0")
     if isinstance(sign, ast.Pow) and (right.denominator != 1 or not 0 <= right.numerator <= EXPONENT_MAX):

@@ -21,6 +21,7 @@ from pydantic import (
 
 from warpbook.common.errors import UserError, nearest_name
 from warpbook.common.files import PROJECT
+from warpbook.common.quick_yaml import load_yaml
 from warpbook.common.validation import explain, validate
 from warpbook.config.course_term import Term
 from warpbook.kernels import variants
@@ -459,7 +460,7 @@ def _timeline_mistake(config: Config, name: str, known_variants: list[str]) -> l
 def read(known_variants: list[str], path: Path = FILE) -> Config:
     """The checked configuration of a file, with nothing set over it."""
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = load_yaml(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
     if not isinstance(values, dict):

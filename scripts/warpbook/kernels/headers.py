@@ -19,6 +19,7 @@ from pydantic import (
 from warpbook.common import expressions
 from warpbook.common.errors import nearest_name
 from warpbook.common.expressions import Expression
+from warpbook.common.quick_yaml import load_yaml
 from warpbook.kernels import launches, occupancy
 from warpbook.kernels.claims import Amount, Claim
 from warpbook.kernels.constraints import Bounds, Limits
@@ -317,7 +318,7 @@ def is_header(comment: str) -> bool:
 
 def parse_facts(text: str) -> dict[str, Any]:
     """The facts of a header or a YAML file, unchecked. Raises ValueError or YAMLError where it is none."""
-    content = yaml.safe_load(text)
+    content = load_yaml(text)
     if not isinstance(content, dict):
         raise ValueError("the header is not YAML of the form `key: value`")
     return content

@@ -1,6 +1,7 @@
 """A variant's files as text, header and code apart. A problem names the file and line that cannot be read."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -172,14 +173,20 @@ def with_imports(launcher: Path, folders: Sequence[Path] = (INCLUDE,)) -> Iterat
             continue
         found[path] = None
         try:
-            tree = ast.parse(path.read_text(encoding="utf-8-sig"))
+            names = _imported_names(path.read_text(encoding="utf-8-sig"))
         except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
             continue  # which whoever reads it says
-        names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
-        names += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
         places = (next((p for folder in folders if (p := folder / f"{name}.py").is_file()), None) for name in names)
         ahead += filter(None, places)
     yield from found
+
+
+@functools.lru_cache(256)
+def _imported_names(text: str) -> list[str]:
+    """Modules that a text imports. A report asks for those of a launcher many times."""
+    nodes = list(ast.walk(ast.parse(text)))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    return names + [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
 
 
 def without_comments(code: str) -> str:

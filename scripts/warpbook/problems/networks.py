@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from warpbook.common.errors import UserError, nearest_name
 from warpbook.common.files import PROJECT
+from warpbook.common.quick_yaml import load_yaml
 from warpbook.common.validation import explain, validate
 from warpbook.problems import onnx_models
 from warpbook.problems.layers import Activation, ConvLayer, DenseLayer, Layer, Maps, PoolLayer, Step
@@ -510,7 +511,7 @@ def configuration() -> tuple[str, Callable[[str], Any]]:
         return given, json.loads
     path = PROJECT / "config.yaml"
     try:
-        return path.read_text(), yaml.safe_load
+        return path.read_text(), load_yaml
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error}") from error
 

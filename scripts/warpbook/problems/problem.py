@@ -24,6 +24,7 @@ from warpbook.common import expressions
 from warpbook.common.errors import UserError, nearest_name
 from warpbook.common.expressions import Expression
 from warpbook.common.files import PROJECT
+from warpbook.common.quick_yaml import load_yaml
 from warpbook.common.validation import explain, validate
 
 FOLDER = PROJECT / "kernels"
@@ -462,7 +463,7 @@ def read(folder: Path) -> Problem:
     try:
         text = path.read_text(encoding="utf-8-sig")
         docstring = ast.get_docstring(ast.parse(text))
-        content = yaml.safe_load(docstring or "")
+        content = load_yaml(docstring or "")
     except OSError as error:
         raise UserError(f"{_shown(path)} cannot be read: {error.strerror}") from error
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -235,7 +235,7 @@ def build_emulator(scratch: Path, races: bool = False) -> Path:
     """
     texts = [HEADER.with_name(name).read_text() for name in (*INCLUDED, *own_sources(races))]
     said = subprocess.run([str(compiler()), "--version"], capture_output=True, text=True, errors="replace").stdout
-    identity = hashlib.sha256("\0".join([*texts, *_options(races), str(compiler()), said, str(HEADER)]).encode())
+    identity = hashlib.sha256("\0".join([*texts, *_options(races), str(compiler()), said]).encode())
     name = f"emulator-{identity.hexdigest()[:16]}"
     for folder in (CODE / "results" / "libraries", cpp_compiler.LIBRARIES, scratch):
         try:
@@ -243,7 +243,7 @@ def build_emulator(scratch: Path, races: bool = False) -> Path:
                 if not (folder / name).exists():
                     with atomic_write(folder / name) as made:
                         _make(made, races)
-            return folder / name
+            return (folder / name).resolve()
         except cpp_compiler.CompileRefusal:
             raise
         except (UserError, OSError):
@@ -262,14 +262,17 @@ def _exclusive_lock(lock: Path) -> Iterator[None]:
 
 
 def _make(folder: Path, races: bool) -> None:
+    """Copy our headers and sources, so that what is kept is valid wherever the project lies, and compile them."""
     folder.mkdir()
-    (folder / HEADER.name).write_text(f'#include "{HEADER}"\n')  # for a compiler that cannot take what it read before
-    jobs = [(_options(races), ["-x", "c++-header", str(HEADER), "-o", str(folder / f"{HEADER.name}.gch")])]
+    for name in (*INCLUDED, *own_sources(races)):
+        shutil.copy(HEADER.with_name(name), folder)
+    header = folder / HEADER.name
+    jobs = [(*_options(races), "-x", "c++-header", str(header), "-o", f"{header}.gch")]
     # Our own accesses are none of a kernel's.
-    own = (*FLAGS, *_halves(), "-O2", "-DEMULATOR_RACES") if races else _options(races)
-    jobs += [(own, ["-c", str(HEADER.with_name(name)), "-o", str(folder / f"{name}.o")]) for name in own_sources(races)]
-    for options, job in jobs:
-        cpp_compiler.run_compiler([str(compiler()), *options, *job], folder, False, "the emulator does not compile")
+    options = (*FLAGS, *_halves(), "-O2", "-DEMULATOR_RACES") if races else _options(races)
+    jobs += [(*options, "-c", str(folder / name), "-o", str(folder / f"{name}.o")) for name in own_sources(races)]
+    for job in jobs:
+        cpp_compiler.run_compiler([str(compiler()), *job], folder, False, "the emulator does not compile")
 
 
 def _options(races: bool) -> tuple[str, ...]:

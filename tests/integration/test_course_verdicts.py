@@ -47,7 +47,7 @@ SAYS = {
         'std::cerr << "\\nbeyond the emulator: cp.async.cg of other than 16 bytes, line 7\\n"; std::abort();'
     ),
     "on the judge's socket": (
-        'for (int i = 3; i < 64; ++i) { const char say[] = "{\\"fault\\": [\\"unsupported\\", \\"beyond the emulator: x\\"]}";'
+        'for (int i = 3; i < 1024; ++i) { const char say[] = "{\\"fault\\": [\\"unsupported\\", \\"beyond the emulator: x\\"]}";'
         " send(i, say, sizeof say - 1, 0); } pause();"
     ),
 }
@@ -56,7 +56,7 @@ SAYS = {
 @pytest.mark.parametrize("where", SAYS)
 def test_a_file_that_says_it_cannot_be_judged_is_wrong(rows, where):
     headers = "#include <iostream>\n#include <sys/socket.h>\n#include <unistd.h>\n"
-    found = rows(("#include <iostream>", headers), (CALL, f"    {SAYS[where]}\n"), layers=2)
+    found = rows(("#include <iostream>", headers), (CALL, f"    {SAYS[where]}\n"), limit_s=60, layers=2)
     assert {row["status"] for row in found} == {"launch_failed"}
 
 

@@ -152,8 +152,10 @@ def without_host_headers(text: str) -> tuple[str, list[str]]:
             return ""
         if _OF_HOST_CUDA.fullmatch(name):
             return ""
-        if any((folder / name).is_file() for folder in _header_folders()):
-            return match[0]
+        for folder in _header_folders():
+            header = (folder / name).resolve()
+            if header.is_file() and header.is_relative_to(folder.resolve()):  # no file of the user's by its path
+                return match[0]
         absent.append((name, text.count("\n", 0, match.start()) + 1))
         return ""
 

@@ -57,7 +57,7 @@ def measure(
 
         bench = open_bench(variant)
     else:
-        bench = CpuBench()
+        bench = CpuBench(measuring.tolerated_load)
     gc.disable()  # Python's garbage collector would interrupt one sample in a few dozen; this process is short
     series = measuring.gpu if device == "gpu" else measuring.cpu
     last_ms: dict[str, float] = {}  # the baseline's last time for a unit of its size, by case

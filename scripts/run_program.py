@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import os
 import re
 import subprocess
@@ -22,6 +23,7 @@ from warpbook.kernels import variants
 from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import node_and_gpu, require_target
+from warpbook.machine.load import LoadMeter
 from warpbook.problems import fashion_mnist, networks, problem, weights
 from warpbook.problems.networks import Network
 from warpbook.runs import tables
@@ -38,8 +40,10 @@ NOT_RUN: dict[str, Any] = {
 """Columns of PROGRAMS for a program that was not run."""
 
 
-def run_once(command: list[str], timeout_s: float) -> dict[str, Any]:
-    """Columns of PROGRAMS for one run of a command: its times and peak memory, as the system accounts them."""
+def run_once(command: list[str], timeout_s: float, tolerated_load: float = math.inf) -> dict[str, Any]:
+    """Columns of PROGRAMS for one run of a command: its times and peak memory, as the system accounts them. Refused
+    where other programs kept more than `tolerated_load` processors busy, and may have slowed it."""
+    load = LoadMeter(tolerated_load)
     # In memory: a full disk must not look like a failure of the program.
     with open(os.memfd_create("stdout"), "w+") as out, open(os.memfd_create("stderr"), "w+") as err:
         with supervision.kill_descendants():
@@ -58,6 +62,8 @@ def run_once(command: list[str], timeout_s: float) -> dict[str, Any]:
         output, complaint = out.read(), err.read().strip()
     accuracy = _ACCURACY.search(output)
     status, reason = "ok", ""
+    if busy := load.reason(usage.ru_utime + usage.ru_stime):
+        status, reason = "refused", busy
     if timed_out:
         status, reason = "timed_out", f"the program was still running after {timeout_s:g} s (timeout_s in config.yaml)"
     elif process.returncode != 0 or not accuracy:
@@ -100,12 +106,15 @@ def run_all(arguments: argparse.Namespace, variant: Variant, network: Network) -
                 # Numba compiles; outside, what it compiled for the timing is kept.
                 begun = True
                 run_once(command, measuring.timeout_s)
-            spent = 0.0
-            for run in range(runs_at(weight_set, size)):
-                columns = run_once(command, measuring.timeout_s)
-                yield {**place, "run": run, **columns}
-                spent += columns["elapsed_s"]
-                if spent > measuring.programs.min_samples_timeout_s or columns["status"] != "ok":
+            runs, spent_s, enough_s = 0, 0.0, measuring.programs.min_samples_timeout_s
+            while runs < runs_at(weight_set, size):
+                columns = run_once(command, measuring.timeout_s, measuring.tolerated_load)
+                spent_s += columns["elapsed_s"]
+                if columns["status"] == "refused" and spent_s <= enough_s:
+                    continue  # the machine may be quiet the next time
+                yield {**place, "run": runs, **columns}
+                runs += 1
+                if spent_s > enough_s or columns["status"] != "ok":
                     break
 
 

@@ -37,6 +37,7 @@ TINY = {
     "networks": yaml.safe_load(settings.FILE.read_text())["networks"],
     "measuring": {
         "target_rel_ci": 0.5,
+        "tolerated_load": 1000.0,  # other tests run beside
         "equivalence_margin": 0.01,
         "gpu": SERIES,
         "cpu": SERIES,

@@ -39,7 +39,7 @@ const zooms = {};
 globalThis.requestAnimationFrame = (draw) => setTimeout(draw, 1);  // where no window is, frames are seldom drawn
 async function after(name, act) {
   act();
-  await new Promise((done) => setTimeout(done, 50));
+  await new Promise((done) => setTimeout(done, 300));
   const shown = picture.getBoundingClientRect();
   zooms[name] = { scale: shown.width / place.width, left: place.left - shown.left, right: shown.right - place.right,
     told: stage.nextElementSibling.querySelector("output").textContent };

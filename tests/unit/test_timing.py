@@ -83,6 +83,32 @@ def test_throttled_samples_are_kept_and_do_not_count_for_the_precision():
     assert set(timing.unthrottled_ms(result.samples["n"])) == {1.0}
 
 
+def test_a_slowdown_that_shows_rounds_later_counts_for_all_of_them():
+    readings = itertools.chain([(None, None), (None, None), (None, True)], itertools.repeat((None, False)))
+    times = itertools.chain([9.0] * 3, itertools.repeat(1.0))
+    result = timing.interleaved(
+        {"n": lambda: next(times)}, series(warmup=0, max_samples=40), 0.01, lambda: next(readings)
+    )
+    assert [sample.throttled for sample in result.samples["n"]] == [True] * 3 + [False] * 7
+    assert result.stop_reason == "precise"
+
+
+def test_a_series_goes_on_until_it_has_its_least_samples_without_a_slowdown_or_loses_patience():
+    readings = itertools.chain([(None, True)] * 30, itertools.repeat((None, False)))
+    policy = series(warmup=0, min_samples=6, max_samples=12)
+    result = timing.interleaved({"n": lambda: 1.0}, policy, 0.01, lambda: next(readings))
+    assert len(result.samples["n"]) >= 36 and len(timing.unthrottled_ms(result.samples["n"])) >= 6
+
+    def slow():
+        time.sleep(0.01)
+        return 1.0
+
+    policy = series(warmup=0, max_time_s=0.05, min_samples_timeout_s=0.12)
+    result = timing.interleaved({"n": slow}, policy, 0.01, lambda: (None, True))
+    assert timing.unthrottled_ms(result.samples["n"]) == []
+    assert 5 < len(result.samples["n"]) <= 14
+
+
 def test_a_layer_s_samples_come_with_their_pairs(cpu_variant):
     variant = cpu_variant("y[...] = convolve(x, w)")
     rows = timing.measure_case(CpuBench(), [variant], LAYER.at(3), QUICK, MEASURING)

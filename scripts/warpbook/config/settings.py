@@ -69,6 +69,9 @@ class Measuring(_Model):
     cpu: SeriesPolicy
     programs: ProgramRuns
     timeout_s: float = Field(gt=0, le=86_400)
+    tolerated_load: float = Field(
+        0.15, gt=0, description="processors that other programs may keep busy while a CPU is timed"
+    )
 
 
 class Report(_Model):

@@ -14,6 +14,7 @@ import numpy as np
 from warpbook.harness import cpp_compiler, reference
 from warpbook.harness.worker_protocol import GUARD_BYTES
 from warpbook.kernels.variants import Operation, Variant
+from warpbook.machine.load import LoadMeter
 from warpbook.problems.problem import Array, Case, itemsize, numpy_type
 
 FLOATS = Array(shape=(), least=-4, most=4)
@@ -162,8 +163,8 @@ class Bench(Protocol):
         """A timer for each (state, kind) that the device has."""
         ...
 
-    def read_clock(self) -> tuple[float | None, bool]:
-        """SM clock in MHz now (None on a CPU), and whether a slowdown is active."""
+    def read_clock(self) -> tuple[float | None, bool | None]:
+        """SM clock in MHz now (None on a CPU), and whether a slowdown is active; None where that shows later."""
         ...
 
     def distrust_reason(self) -> str:
@@ -182,6 +183,10 @@ class CpuBench:
     ended = False
     """Whether the process of its variant is no more."""
     compared: tuple[tuple[str, str], ...] = (("hot", "op"),)
+
+    def __init__(self, tolerated_load: float = math.inf):
+        """`tolerated_load`: processors that other programs may keep busy while this one times something."""
+        self._load = LoadMeter(tolerated_load)
 
     def prepare(self, variant: Variant, case: Case) -> Operation:
         return cpp_compiler.prepare(variant, case)
@@ -243,8 +248,9 @@ class CpuBench:
 
         return {("hot", "op"): op}
 
-    def read_clock(self) -> tuple[float | None, bool]:
-        return None, False
+    def read_clock(self) -> tuple[float | None, bool | None]:
+        reason = self._load.reason()
+        return None, None if reason is None else bool(reason)
 
     def distrust_reason(self) -> str:
         return ""

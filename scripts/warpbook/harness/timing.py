@@ -74,26 +74,37 @@ def interleaved(
     timers: dict[str, Callable[[], float]],
     series: SeriesPolicy,
     relative_noise: float,
-    read_device: Callable[[], tuple[float | None, bool]] = lambda: (None, False),
+    read_device: Callable[[], tuple[float | None, bool | None]] = lambda: (None, False),
 ) -> SeriesResult:
     """Take rounds of samples, one of each timer a round, the order reversed every other round.
 
     Ends when every name's median is known to `relative_noise` from its samples that were not throttled (`precise`),
-    when `max_time_s` is spent (`time`), or at `max_samples` (`samples`); never before `min_samples`, unless
+    when `max_time_s` is spent (`time`), or at `max_samples` (`samples`); never before `min_samples` that were not, unless
     `min_samples_timeout_s` is spent. The first `warmup` rounds are not counted, unless they alone outlast the budget:
-    then they are long enough to stand.
+    then they are long enough to stand. Whether a round was throttled may be known some rounds later: until then
+    `read_device` says None, and what was known last is taken to hold.
     """
     samples: dict[str, list[Sample]] = {name: [] for name in timers}
     order = list(timers)
     began = perf_counter()
+    unknown, slowed = 0, False  # how many of the last rounds, and what was known last
 
-    def take_round() -> tuple[float, float]:
+    def take_round(kept: bool = True) -> tuple[float, float]:
         """(seconds of this round, seconds spent in all)."""
+        nonlocal unknown, slowed
         started = perf_counter()
         taken = {name: timers[name]() for name in order}
         clock, throttled = read_device()
-        for name, time_ms in taken.items():
-            samples[name].append(Sample(time_ms, clock, throttled))
+        if kept:
+            unknown += 1
+            for name, time_ms in taken.items():
+                samples[name].append(Sample(time_ms, clock, slowed))
+        if throttled is not None:
+            slowed = throttled
+            for held in samples.values():
+                first = len(held) - unknown
+                held[first:] = [replace(one, throttled=slowed) for one in held[first:]]
+            unknown = 0
         order.reverse()
         now = perf_counter()
         return now - started, now - began
@@ -105,25 +116,28 @@ def interleaved(
     else:
         for taken in samples.values():
             taken.clear()
+        unknown = 0
         began = perf_counter()
         round_s, spent = take_round()
 
     while True:
         rounds = len(samples[order[0]])
-        enough = rounds >= series.min_samples or spent >= series.min_samples_timeout_s
+        quiet = len(unthrottled_ms(samples[order[0]]))
+        enough = quiet >= series.min_samples or spent >= series.min_samples_timeout_s
         if enough and (rounds % 5 == 0 or round_s >= LONG_ROUND_S or spent >= series.max_time_s):
             noise = max(statistics.median(np.array(unthrottled_ms(taken))).relative_noise for taken in samples.values())
-            if noise <= relative_noise:
+            if noise <= relative_noise and not unknown:
                 return SeriesResult(samples, "precise")
             if spent >= series.max_time_s:
                 return SeriesResult(samples, "time")
-        if rounds >= series.max_samples:
+        full = quiet >= series.max_samples
+        if full and not unknown:
             return SeriesResult(samples, "samples")
-        round_s, spent = take_round()
+        round_s, spent = take_round(kept=not full)
 
 
 def unthrottled_ms(samples: list[Sample]) -> list[float]:
-    """Times of the samples taken while no slowdown was active."""
+    """Times of the samples that nothing slowed down: no clock, and on a CPU no other program."""
     return [sample.time_ms for sample in samples if not sample.throttled]
 
 

@@ -44,7 +44,9 @@ _SAMPLE = {
     "sample": Column("int64", "round in which it was taken: samples of one job and round are a pair", COUNT),
     "time_ms": Column("float64", "the time; empty when the status is not ok", POSITIVE, needed=True),
     "sm_clock_mhz": Column("float64", "SM clock read after the round; empty on a CPU", COUNT),
-    "throttled": Column("bool", "a slowdown was active in the round: kept, left out of summaries"),
+    "throttled": Column(
+        "bool", "a slowdown was active in the round, or other programs kept the CPU busy: kept, left out of summaries"
+    ),
     "stop_reason": Column("string", "why the series ended: precise, time or samples"),
     **_OUTCOME,
     "measured_on": _MEASURED_ON,
@@ -128,7 +130,7 @@ OP_TIMES = Table(
         "median_ms": Column("float64", "median time", POSITIVE, needed=True),
         "ci_low_ms": Column("float64", "lower end of its 95 % interval; empty for fewer than 2 samples", POSITIVE),
         "ci_high_ms": Column("float64", "upper end of its 95 % interval", POSITIVE),
-        "throttled_count": Column("int64", "samples left out because a slowdown was active", COUNT),
+        "throttled_count": Column("int64", "samples left out because a slowdown was active or the CPU busy", COUNT),
         "refused_count": Column(
             "Int64", "kernel times left out because they exceed twice their call's own", COUNT, later=True
         ),

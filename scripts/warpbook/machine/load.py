@@ -1,0 +1,61 @@
+"""How busy other programs keep this machine's processors while something is timed on them."""
+
+import os
+import re
+import time
+from pathlib import Path
+
+WINDOW_S = 0.25
+"""The kernel counts in ticks of 10 ms: over a shorter time its count is no measure of the processors."""
+
+_STAT = Path("/proc/stat")
+
+
+def _busy_s(processors: set[int]) -> float | None:
+    """Seconds that some processors together have worked since the machine started, for whomever, the machine below a
+    virtual one among them; None where the system does not say."""
+    try:
+        lines = re.findall(r"^cpu(\d+) (.+)", _STAT.read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    ticks = 0
+    for number, counts in lines:
+        if int(number) in processors:
+            user, nice, system, _, _, interrupts, soft_interrupts, stolen, *_ = map(int, counts.split())
+            ticks += user + nice + system + interrupts + soft_interrupts + stolen
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+class LoadMeter:
+    """Processors that others kept busy from one question to the next, of those that this process may use, and whether
+    that was in the way."""
+
+    def __init__(self, tolerated: float):
+        """`tolerated`: processors that others may always take."""
+        self._tolerated = tolerated
+        self._processors = os.sched_getaffinity(0)
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin a window."""
+        self._began, self._busy, self._own = time.monotonic(), _busy_s(self._processors), time.process_time()
+
+    def reason(self, children_s: float = 0.0) -> str | None:
+        """Why nothing timed in this window is a figure, empty where others were not in the way; the next begins. None
+        where the window is too short to tell: it goes on. `children_s`: processor time in it of what this process
+        started.
+
+        Others may take half of the processors that what is timed leaves idle.
+        """
+        wall_s, busy = time.monotonic() - self._began, _busy_s(self._processors)
+        if wall_s < WINDOW_S:
+            return None
+        own = (time.process_time() - self._own + children_s) / wall_s
+        others = 0.0 if busy is None or self._busy is None else (busy - self._busy) / wall_s - own
+        self.restart()
+        if others <= max(self._tolerated, (len(self._processors) - own) / 2):
+            return ""
+        return (
+            f"busy machine: other programs kept {others:.2g} of {len(self._processors)} processors busy; close them and "
+            "measure again: snakemake --cores 1 report --forcerun run_program (tolerated_load in config.yaml)"
+        )

@@ -1,5 +1,6 @@
 """What holds unit tests to their tier: they start no process and read no archived run."""
 
+import contextlib
 import os
 import subprocess
 import zipfile
@@ -8,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from warpbook.common.files import PROJECT
+
+with contextlib.suppress(ImportError):  # a process of its own, where CuPy is first imported
+    import cuda.pathfinder  # noqa: F401
 
 INSTEAD = "move it to tests/integration"
 

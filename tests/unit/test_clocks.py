@@ -241,7 +241,7 @@ def test_a_fault_of_the_device_in_the_harness_s_own_calls_is_a_row(trouble, cpu_
     row = checking.check_case(bench, variant, LAYER.at(2))[-1]
     assert (row["ok"], row["status"]) == (False, status)
     assert words in row["reason"]
-    monkeypatch.setattr(measure_variant, "CpuBench", lambda: bench)
+    monkeypatch.setattr(measure_variant, "CpuBench", lambda *_: bench)
     ((_, (timed,)),) = measure_variant.measure("cpu", variant, None, [LAYER.at(2)], MEASURING, {})
     assert (timed["status"], timed["time_ms"]) == (status, None)
     assert words in timed["reason"]

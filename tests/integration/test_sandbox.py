@@ -228,11 +228,7 @@ def test_a_source_includes_no_file_of_its_user(setting, tmp_path):
     text = (variants.FOLDER / "direct.cu").read_text()
     (folder / "mine.cu").write_text(text.replace("*/", f'*/\n#include "{tmp_path}/letter"\n', 1))
     rows = checked(folder, setting, "emulator")
-    if setting == "none":
-        assert failure(rows)["status"] == "compile_failed"
-        return
-    assert {row["status"] for row in rows} == {"unsupported"}
-    assert all(re.search(r"beyond the emulator: #include .*letter, line \d+$", row["reason"]) for row in rows)
+    assert {row["status"] for row in rows} == {"ok"}  # what is no header of CUDA's or beside the source is left out
 
 
 def test_code_of_strangers_is_refused_without_a_sandbox_unless_that_is_asked_for(monkeypatch):

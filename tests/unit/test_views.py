@@ -4,7 +4,7 @@ import math
 from html.parser import HTMLParser
 
 import pytest
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from warpbook.common import units
 from warpbook.common.statistics import Estimate
@@ -61,7 +61,9 @@ def test_an_inconclusive_speedup_is_no_number_but_says_why_in_every_place():
     ]:
         ours = Speedup(Estimate(value, low, high, n).widen(drift), False, "faster")
         assert ours.doubt == doubt
-        printed = [plain(cell_markup.speedup_cell(ours)), plain(cell_markup.ratio_cell(ours)), ours.plain_text]
+        cells = [cell_markup.speedup_cell(ours), cell_markup.ratio_cell(ours)]
+        assert [escape(cell) for cell in cells] == cells  # a page shows no tag of theirs
+        printed = [*map(plain, cells), ours.plain_text]
         if doubt:
             assert printed == [f"inconclusive ({doubt})", "inconclusive", f"inconclusive ({doubt})"]
             assert "fewer than three samples" in cell_markup.doubt_note([cell_markup.ratio_cell(ours)])

@@ -73,7 +73,7 @@ def speedup_cell(speedup: Speedup | None) -> str:
     if speedup is None:
         return MISSING
     if speedup.doubt:
-        return f"{_UNSURE} ({speedup.doubt})"
+        return Markup("{} ({})").format(_UNSURE, speedup.doubt)
     ratio = speedup.ratio
     interval = f"{units.ratio_interval(ratio)} {units.sample_size([ratio])}"
     dagger = Markup("") if speedup.paired else _UNPAIRED

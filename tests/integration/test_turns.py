@@ -1,5 +1,6 @@
 """Programs that jobs start ahead of their turn at a GPU, in real processes under a simulated driver."""
 
+import contextlib
 import json
 import os
 import signal
@@ -246,11 +247,13 @@ def test_each_program_asks_for_its_turn_with_all_loaded_and_touches_cuda_after_i
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(str(tmp_path / "turn"))
         door.listen(1)
-        door.settimeout(30)
+        door.settimeout(120)
         given[gpu_wait.JOB] = str(tmp_path / "turn")
         command = [sys.executable, PROJECT / "scripts" / name, *PROGRAMS[name]]
         process = subprocess.Popen(command, cwd=PROJECT, env=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        with process, door.accept()[0] as job:
+        with process, contextlib.ExitStack() as ending:
+            ending.callback(process.kill)  # one that never had its turn would wait for it
+            job = ending.enter_context(door.accept()[0])
             loaded = Path(f"/proc/{process.pid}/maps").read_text()
             assert "/cupy/" in loaded
             assert ("libnvrtc" in loaded) == (name == "count_network.py")  # a variant's kernels were built before

@@ -34,10 +34,9 @@ class LoadMeter:
         """`tolerated`: processors that others may always take."""
         self._tolerated = tolerated
         self._processors = os.sched_getaffinity(0)
-        self.restart()
+        self._begin()
 
-    def restart(self) -> None:
-        """Begin a window."""
+    def _begin(self) -> None:
         self._began, self._busy, self._own = time.monotonic(), _busy_s(self._processors), time.process_time()
 
     def reason(self, children_s: float = 0.0) -> str | None:
@@ -47,12 +46,13 @@ class LoadMeter:
 
         Others may take half of the processors that what is timed leaves idle.
         """
-        wall_s, busy = time.monotonic() - self._began, _busy_s(self._processors)
+        wall_s = time.monotonic() - self._began
         if wall_s < WINDOW_S:
-            return None
+            return None  # at once: this is asked between two samples
+        busy = _busy_s(self._processors)
         own = (time.process_time() - self._own + children_s) / wall_s
         others = 0.0 if busy is None or self._busy is None else (busy - self._busy) / wall_s - own
-        self.restart()
+        self._begin()
         if others <= max(self._tolerated, (len(self._processors) - own) / 2):
             return ""
         return (

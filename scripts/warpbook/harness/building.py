@@ -152,10 +152,8 @@ def without_host_headers(text: str) -> tuple[str, list[str]]:
             return ""
         if _OF_HOST_CUDA.fullmatch(name):
             return ""
-        for folder in _header_folders():
-            header = (folder / name).resolve()
-            if header.is_file() and header.is_relative_to(folder.resolve()):  # no file of the user's by its path
-                return match[0]
+        if sources.find_within(_header_folders(), name):
+            return match[0]
         absent.append((name, text.count("\n", 0, match.start()) + 1))
         return ""
 

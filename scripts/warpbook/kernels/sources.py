@@ -118,16 +118,21 @@ def inlined(path: Path, folders: Sequence[Path] = ()) -> Inlined:
     return Inlined(text, expand(path, False, {path}), tuple(files), problem)
 
 
+def find_within(folders: Sequence[Path], name: str) -> Path | None:
+    """The file of that name in some folders; None where its path or a link leads out of them all."""
+    for folder in folders:
+        place = folder / name
+        if place.is_file() and any(place.resolve().is_relative_to(each.resolve()) for each in folders):
+            return place
+    return None
+
+
 def _own_file(named: str, folders: Sequence[Path]) -> Path | None:
     """The file that an include names: where it says, or beside the source by its last name alone. None where it is not
     in one of the folders, for what lies elsewhere is not the source's own."""
     if not named.endswith(_OWN_ENDINGS):
         return None
-    for name in dict.fromkeys((named, named.rpartition("/")[2])):
-        for folder in folders:
-            place = folder / name
-            if place.is_file() and any(place.resolve().is_relative_to(each.resolve()) for each in folders):
-                return place
+    return find_within(folders, named) or find_within(folders, named.rpartition("/")[2])
     return None
 
 

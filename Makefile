@@ -61,7 +61,7 @@ test-all: test
 # sandbox and outside (the suite: 60). It writes the table of faults in the documentation.
 TESTED = docs/explanation/tested-attacks.md
 chaos: .venv/installed-test
-	CHAOS_EXAMPLES=20000 CHAOS_WRITES=200 CHAOS_KILLS=40 CHAOS_ROUNDS=2000 .venv/bin/python -m pytest \
+	CHAOS_EXAMPLES=20000 CHAOS_WRITES=200 CHAOS_KILLS=40 CHAOS_ROUNDS=2000 .venv/bin/python -m pytest -o faulthandler_timeout=0 \
 		--update-doc $(TESTED) tests/integration/test_mutations.py tests/integration/test_damaged_profiles.py \
 		tests/integration/test_faults.py tests/integration/test_kills.py tests/integration/test_sandboxed_jobs.py
 

@@ -76,13 +76,13 @@ def summarize_series(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataF
         refused = len(series) - throttled - estimate.n if status == "ok" else 0
         if status == "ok" and estimate.n == 0:
             status = "refused"
-            reason = (
-                f"{NONE_SOUND} {len(series)} samples is a figure: other programs kept the CPU busy (tolerated_load in "
-                "config.yaml); close them and measure again: snakemake --cores 1 report --forcerun measure_variant"
-                if place["device"] == "cpu"
-                else f"{NONE_SOUND} {len(series)} samples is a figure: {throttled} were taken while a slowdown was "
-                f"active, {refused} are longer than twice their call"
-            )
+            cause = f"{throttled} were taken while a slowdown was active, {refused} are longer than twice their call"
+            if place["device"] == "cpu":
+                cause = (
+                    "other programs kept the CPU busy (tolerated_load in config.yaml); close them and measure again: "
+                    "snakemake --cores 1 report --forcerun measure_variant"
+                )
+            reason = f"{NONE_SOUND} {len(series)} samples is a figure: {cause}"
         bound: dict[str, float | None] = {"method_bound_ms": None, "fp32_bound_ms": None}
         # Of a whole network, and of what a file's own host code does, no bound is known.
         if place["device"] == "gpu" and status == "ok" and place["state"] and first.layer:

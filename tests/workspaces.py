@@ -169,6 +169,18 @@ def _keep_emulator(folder: Path) -> None:
 
 
 @contextmanager
+def working_beside(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """So many programs, each of which keeps a processor busy."""
+    programs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield programs
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
+
+
+@contextmanager
 def once_for_all_workers(tmp_path_factory) -> Iterator[Path]:
     """The folder that all of pytest-xdist's workers see, and one of them at a time is in."""
     folder = tmp_path_factory.getbasetemp()

@@ -10,6 +10,7 @@ import pytest
 import run_program
 from warpbook.common.files import PROJECT
 from warpbook.runs import summaries, tables
+from workspaces import working_beside
 
 MEASURING = {
     "target_rel_ci": 0.01,
@@ -24,13 +25,8 @@ MEASURING["gpu"] = MEASURING["cpu"]
 @pytest.fixture
 def busy():
     """Twice as many programs as there are processors, all of which work."""
-    programs = [
-        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * len(os.sched_getaffinity(0)))
-    ]
-    yield
-    for program in programs:
-        program.kill()
-        program.wait()
+    with working_beside(2 * len(os.sched_getaffinity(0))):
+        yield
 
 
 def test_times_of_a_variant_beside_other_programs_are_kept_and_are_no_figure(busy, tmp_path):

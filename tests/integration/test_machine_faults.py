@@ -21,6 +21,7 @@ from warpbook.harness.emulator import emulation
 from warpbook.harness.isolated import IsolatedBench
 from warpbook.kernels import ece408, variants
 from warpbook.runs import tables
+from workspaces import working_beside
 
 FILE = PROJECT / "tests" / "data" / "course" / "one_call.cu"
 COMPILER = emulation.compiler()
@@ -146,10 +147,7 @@ def test_time_is_the_processor_s_where_a_process_could_run_and_the_wall_s_where_
         time.sleep(1)
         assert stopwatch.elapsed_s() == pytest.approx(time.monotonic() - began, abs=0.3)
         asleep.kill()
-    busy = [
-        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4 * len(os.sched_getaffinity(0)))
-    ]
-    try:
+    with working_beside(4 * len(os.sched_getaffinity(0))) as busy:
         time.sleep(0.5)
         stopwatch, began = Stopwatch(lambda: [busy[0].pid]), time.monotonic()
         counted = 0.0
@@ -157,10 +155,6 @@ def test_time_is_the_processor_s_where_a_process_could_run_and_the_wall_s_where_
             time.sleep(0.1)
             counted = stopwatch.elapsed_s()
         assert 0.1 < counted < 2.5  # a quarter of a processor
-    finally:
-        for process in busy:
-            process.kill()
-            process.wait()
 
 
 def test_a_check_on_a_busy_machine_is_not_ended_early():
@@ -174,16 +168,13 @@ def test_a_check_on_a_busy_machine_is_not_ended_early():
 
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})  # all share one, whatever a scheduler makes of more
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(16)]
     try:
-        began = time.monotonic()
-        assert list(run_supervised(produce, 2, 8 << 30)) == ["done"]
-        assert time.monotonic() - began > 2, "the machine was not busy enough to show anything"
+        with working_beside(16):
+            began = time.monotonic()
+            assert list(run_supervised(produce, 2, 8 << 30)) == ["done"]
+            assert time.monotonic() - began > 2, "the machine was not busy enough to show anything"
     finally:
         os.sched_setaffinity(0, cores)
-        for process in busy:
-            process.kill()
-            process.wait()
 
 
 def test_a_check_that_sleeps_for_ever_ends():

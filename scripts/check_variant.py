@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,14 +15,12 @@ from warpbook.common.errors import UserError, exit_status
 from warpbook.common.files import scratch_folder
 from warpbook.common.supervision import VariantFailure, run_supervised
 from warpbook.harness import (
-    building,
     checking,
     cpp_compiler,
     data_races,
     ece408_check,
     ece408_gpu,
     full_size,
-    inference,
     preload,
     reference,
     sandbox,
@@ -35,40 +33,28 @@ from warpbook.kernels import ece408, variants
 from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import require_target
-from warpbook.problems import case_sets, fashion_mnist, problem, weights
+from warpbook.problems import case_sets, fashion_mnist, weights
 from warpbook.problems.case_sets import CaseSet
 from warpbook.problems.networks import Network
 from warpbook.problems.problem import Case
 from warpbook.runs import tables
+
+if TYPE_CHECKING:
+    from warpbook.harness.isolated_gpu import IsolatedGpuBench
 
 SEVERAL_IMAGES = 7  # three or four of each block, where there are as many blocks as the emulator has multiprocessors
 MEMORY_BYTES = 8 << 30  # host memory of a check and its variant; those in kernels/ take 2 GiB at most
 LEAST_LIMIT_S = 20  # of a file whose submission has spent its time on others; files of the course take 4 s
 
 
-def bench_for(device: str, variant: Variant, sandboxed: bool) -> Bench:
+def bench_for(device: str, variant: Variant, sandboxed: bool) -> "IsolatedBench | IsolatedGpuBench":
     """The bench of a device, cpu or gpu, for a variant. Raises VariantFailure where the device does not answer."""
     if device == "cpu":
         return IsolatedBench(variant, sandboxed)
-    from warpbook.harness.gpu_bench import ExplainedKernels, open_bench
+    from warpbook.harness.gpu_bench import open_bench
+    from warpbook.harness.isolated_gpu import IsolatedGpuBench
 
-    return open_bench(variant, ExplainedKernels)
-
-
-def check_in_sandbox(arguments: argparse.Namespace, shared: Row) -> Iterator[list[Row]]:
-    """What `check` yields on a GPU in the sandbox. A stranger may have said it: what does not fit is refused.
-
-    Raises VariantFailure where the process inside dies or says what no check does.
-    """
-    readable = [arguments.kernels, problem.FOLDER, arguments.labels]
-    cases = case_sets.find(arguments.cases)
-    if isinstance(cases, Network):
-        readable += [fashion_mnist.cache_path(cases), *weights.readable(cases)]
-    readable += [building.FOLDER, building.PROJECT_CUBINS]
-    for rows in sandbox.results([*sys.argv, "--in-sandbox"], filter(None, readable), gpu=True):
-        with sandbox.untrusted("check"):
-            tables.CORRECTNESS.text((placed(row, cases, shared) for row in rows), "its checks")
-        yield rows
+    return open_bench(variant, lambda: IsolatedGpuBench(sandboxed))
 
 
 def correctness_row(case: str, size: int, test: str, **columns: Any) -> Row:
@@ -88,16 +74,19 @@ def size_words(row: Row, cases: Network | CaseSet) -> str:
     return f" (at {said})" if name and row["case"] and said not in row["reason"] else ""
 
 
-def check_labels(bench: Bench, variant: Variant, network: Network, expected: np.ndarray, sizes: list[int]) -> list[Row]:
+def check_labels(
+    bench: "IsolatedBench | IsolatedGpuBench",
+    variant: Variant,
+    network: Network,
+    expected: np.ndarray,
+    sizes: list[int],
+) -> list[Row]:
     """A row for each size: how many images are labelled differently from the float64 reference."""
     try:
         with checking.fault_context(variant, "inferring"):
             images, _ = fashion_mnist.load(network)
             parameters = weights.load(network, network.weight_sets[0])
-            if isinstance(bench, IsolatedBench):
-                predicted = bench.labels(network, parameters, images[: max(sizes)])
-            else:
-                predicted, _ = inference.load(variant, network, parameters)(images[: max(sizes)])
+            predicted = bench.labels(variant, network, parameters, images[: max(sizes)])
     except VariantFailure as failure:
         return [correctness_row("", size, "labels", ok=False, **failure.columns) for size in sizes]
     rows = []
@@ -167,11 +156,18 @@ def emulate_cases(
             sound &= all(row["ok"] or row["status"] == "unsupported" for row in rows)
             yield rows
     if sound and size > SEVERAL_IMAGES:
-        yield [full_size.check(variant, conv.at(size), sandboxed, folder, bench.library) for conv in network.cases]
+        yield [
+            full_size.check(variant, conv.at(size), sandboxed, folder, bench.process.library) for conv in network.cases
+        ]
 
 
 def check(
-    bench: Bench, device: str, variant: Variant, network: Network | CaseSet, sizes: list[int], labels: Path | None
+    bench: "IsolatedBench | IsolatedGpuBench",
+    device: str,
+    variant: Variant,
+    network: Network | CaseSet,
+    sizes: list[int],
+    labels: Path | None,
 ) -> Iterator[list[Row]]:
     """The rows of each layer and size in turn: ragged shapes first, labels last."""
     # A CPU variant gets one chunk of a batch at a time: a larger size would only repeat the call.
@@ -207,22 +203,18 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, required=True)
     parser.add_argument("--spent", type=Path, help="what files of this submission that do not end have taken of that")
     parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
-    parser.add_argument("--in-sandbox", action="store_true", help=argparse.SUPPRESS)  # inside: to say rows, not write
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     require_target(arguments.device)
     network = case_sets.find(arguments.cases)
     variant = variants.read(arguments.variant, arguments.kernels)
-    if arguments.in_sandbox:
-        bench = bench_for(arguments.device, variant, sandboxed=False)
-        return sandbox.emit(check(bench, arguments.device, variant, network, arguments.sizes, arguments.labels))
     sandboxed = sandbox.is_chosen(arguments.sandbox, arguments.device)
     shared = {"variant": variant.name, "device": arguments.device}
     limit_s = time_left(arguments.timeout, arguments.spent)
     # A file of the course has limits of its own, a layer each.
     item_s = len(ece408.LAYERS) * limit_s + cpp_compiler.COMPILE_S if variant.course else limit_s
-    if arguments.device == "gpu" and not sandboxed and not variant.course:
-        preload.import_packages(variant.header.requires)
+    if arguments.device == "gpu" and not variant.course:
+        preload.import_packages()
 
     try:
         with gpu_pool.acquire(arguments.device, arguments.out, shared=True) as rows, scratch_folder() as folder:
@@ -236,12 +228,10 @@ def main() -> None:
                     return emulate(variant, network, sandboxed, folder, max(arguments.sizes), limit_s)
                 if variant.course and not variant.read_error:
                     return ece408_gpu.check(variant, network.cases, sandboxed)
-                if arguments.device == "gpu" and sandboxed:
-                    return check_in_sandbox(arguments, shared)
                 bench = bench_for(arguments.device, variant, sandboxed)
                 return check(bench, arguments.device, variant, network, arguments.sizes, arguments.labels)
 
-            for checked in run_supervised(produce, item_s, MEMORY_BYTES, apart=sandboxed):
+            for checked in run_supervised(produce, item_s, MEMORY_BYTES, apart=True):
                 rows += checked
     except VariantFailure as failure:
         rows.append(correctness_row("", max(arguments.sizes), "labels", ok=False, **failure.columns))

@@ -69,9 +69,9 @@ def measure(
     import cupy
 
     from warpbook.harness import network_bench
-    from warpbook.harness.gpu_bench import open_bench
+    from warpbook.harness.gpu_bench import GpuBench, open_bench
 
-    bench = open_bench(implementation)
+    bench = open_bench(implementation, GpuBench)
     on_host, images, expected = compilable_network(network.name, weight_set, scores)
     parameters = {name: cupy.asarray(array) for name, array in on_host.items()}
     held = network_bench.NetworkBench(bench, network_bench.NetworkData(network, images, expected, parameters))

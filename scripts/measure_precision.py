@@ -8,40 +8,25 @@ from pathlib import Path
 
 from warpbook.common.errors import exit_status
 from warpbook.common.supervision import VariantFailure, run_supervised
-from warpbook.harness import building, checking, precision, preload, sandbox
+from warpbook.harness import precision, preload, sandbox
 from warpbook.harness.bench import Bench
 from warpbook.harness.checking import Row
 from warpbook.kernels import variants
 from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import require_target
-from warpbook.problems import networks, problem
+from warpbook.problems import networks
 from warpbook.runs import tables
 
 MEMORY_BYTES = 8 << 30  # host memory, as of a check
 
 
-def bench_for(variant: Variant) -> Bench:
-    """The bench of the GPU. Raises VariantFailure where the device does not answer, or a peer's library does not
-    load."""
-    from warpbook.harness.gpu_bench import ExplainedKernels, open_bench
+def bench_for(variant: Variant, sandboxed: bool) -> Bench:
+    """The bench of the GPU. Raises VariantFailure where the device does not answer."""
+    from warpbook.harness.gpu_bench import open_bench
+    from warpbook.harness.isolated_gpu import IsolatedGpuBench
 
-    if variant.cuda_source is None and not (variant.read_error or variant.missing):
-        with checking.fault_context(variant, "imported"):
-            _ = variant.module  # PyTorch does not load after NVRTC, which exports clashing C++ symbols
-    return open_bench(variant, ExplainedKernels)
-
-
-def measure_in_sandbox(arguments: argparse.Namespace, variant: Variant) -> Iterator[list[Row]]:
-    """What `precision.measure` yields in the sandbox. A stranger may have said it: what does not fit is refused.
-
-    Raises VariantFailure where the process inside dies or says what no measurement does.
-    """
-    readable = [arguments.kernels, problem.FOLDER, building.FOLDER, building.PROJECT_CUBINS]
-    for rows in sandbox.results([*sys.argv, "--in-sandbox"], filter(None, readable), gpu=True):
-        with sandbox.untrusted("measurement"):
-            tables.PRECISION.text(({"variant": variant.name, **row} for row in rows), "its errors")
-        yield rows
+    return open_bench(variant, lambda: IsolatedGpuBench(sandboxed))
 
 
 def main() -> None:
@@ -50,7 +35,6 @@ def main() -> None:
     parser.add_argument("--kernels", type=Path, help="folder of the variant's files, where not its problem's")
     parser.add_argument("--timeout", type=float, required=True)
     parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
-    parser.add_argument("--in-sandbox", action="store_true", help=argparse.SUPPRESS)  # inside: to say rows, not write
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     require_target("gpu")
@@ -59,21 +43,15 @@ def main() -> None:
     convs = [conv for network in networks.all_networks().values() for conv in network.convs]
     others = [conv for conv in convs if conv.problem == variant.problem]
 
-    def measured() -> Iterator[list[Row]]:
-        return precision.measure(bench_for(variant), variant, direct, others)
-
-    if arguments.in_sandbox:
-        return sandbox.emit(measured())
     sandboxed = sandbox.is_chosen(arguments.sandbox, "gpu")
-    if not sandboxed:
-        preload.import_packages(variant.header.requires)
+    preload.import_packages()
     try:
         with gpu_pool.acquire("gpu", arguments.out, shared=True) as rows:
 
             def produce() -> Iterator[list[Row]]:
-                return measure_in_sandbox(arguments, variant) if sandboxed else measured()
+                return precision.measure(bench_for(variant, sandboxed), variant, direct, others)
 
-            for of_layer in run_supervised(produce, arguments.timeout, MEMORY_BYTES, apart=sandboxed):
+            for of_layer in run_supervised(produce, arguments.timeout, MEMORY_BYTES, apart=True):
                 rows += of_layer
     except VariantFailure as failure:
         rows.append(precision.precision_row(variant, None, "", failure.columns))

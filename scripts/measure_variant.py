@@ -6,6 +6,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,14 @@ from typing import Any
 from warpbook.common.errors import exit_status
 from warpbook.common.supervision import VariantFailure, run_supervised
 from warpbook.config.settings import Measuring
-from warpbook.harness import building, checking, cpp_compiler, preload, sandbox, timing
+from warpbook.harness import checking, preload, sandbox, timing
 from warpbook.harness.bench import Bench, CpuBench
+from warpbook.harness.timed_variant import TimedVariant
 from warpbook.kernels import lower_bounds, variants
 from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import node_and_gpu, require_same, require_target
-from warpbook.problems import case_sets, problem
+from warpbook.problems import case_sets
 from warpbook.problems.case_sets import CaseSet
 from warpbook.problems.networks import Network
 from warpbook.problems.problem import Case
@@ -49,24 +51,37 @@ def measure(
     places: list[Case],
     measuring: Measuring,
     machine: dict[str, Any],
+    sandboxed: bool,
 ) -> Iterator[tuple[Case, list[timing.Row]]]:
     """The samples of each layer and size in turn: of the variant, and of its baseline where that can be timed."""
     bench: Bench
     if device == "gpu":
-        from warpbook.harness.gpu_bench import open_bench
+        from warpbook.harness.gpu_bench import GpuBench, open_bench
 
-        bench = open_bench(variant)
+        bench = open_bench(variant, GpuBench)
     else:
         bench = CpuBench(measuring.tolerated_load)
+    timed = [TimedVariant(bench, one, sandboxed) for one in (variant, baseline) if one]
+    with ExitStack() as stack:
+        for one in timed:
+            one.rivals = [other for other in timed if other is not one]
+            stack.callback(one.close)
+        yield from _measure(bench, timed, places, measuring, machine)
+
+
+def _measure(
+    bench: Bench, timed: list[TimedVariant], places: list[Case], measuring: Measuring, machine: dict[str, Any]
+) -> Iterator[tuple[Case, list[timing.Row]]]:
     gc.disable()  # Python's garbage collector would interrupt one sample in a few dozen; this process is short
-    series = measuring.gpu if device == "gpu" else measuring.cpu
+    variant, baseline = timed[0].variant, timed[1].variant if len(timed) > 1 else None
+    series = measuring.gpu if bench.on_device else measuring.cpu
     last_ms: dict[str, float] = {}  # the baseline's last time for a unit of its size, by case
     for case in places:
         assert case.size is not None
         if reason := variant.unsupported(case):
             yield case, [failed_row(variant, case, VariantFailure("unsupported", reason))]
             continue
-        paired = []
+        paired: list[TimedVariant] = []
         # With a slow baseline, min_samples_timeout_s would end before there are enough pairs, and the variant would
         # have too few samples as well: such a baseline is timed in its own job alone.
         expected_s = last_ms.get(case.name, 0.0) * case.size / 1e3
@@ -75,45 +90,18 @@ def measure(
             and not baseline.unsupported(case)
             and series.min_samples * expected_s < series.min_samples_timeout_s
         ):
-            paired = [baseline]
+            paired = timed[1:]
         try:
             with checking.device_fault_context(variant):
-                rows = timing.measure_case(bench, [variant, *paired], case, series, measuring)
-            if device == "gpu" and (reason := bound_violation(rows, variant, case, machine)):
+                rows = timing.measure_case(bench, [timed[0], *paired], case, series, measuring)
+            if bench.on_device and (reason := bound_violation(rows, variant, case, machine)):
                 raise VariantFailure("refused", reason)
         except VariantFailure as failure:
             rows = [failed_row(variant, case, failure)]
         for row in rows:
-            if paired and row["variant"] == paired[0].name:
+            if paired and row["variant"] == paired[0].variant.name:
                 last_ms[case.name] = row["time_ms"] / case.size
         yield case, rows
-
-
-def measure_in_sandbox(
-    arguments: argparse.Namespace, timed: list[Variant], places: list[Case], shared: dict[str, str]
-) -> Iterator[tuple[Case, list[timing.Row]]]:
-    """What `measure` yields for these places in the sandbox. A stranger may have said it: what does not fit is refused.
-
-    Raises VariantFailure where the process inside dies or says what no measurement does.
-    """
-    for variant in timed:
-        if variant.cpp_source:
-            with checking.fault_context(variant, "compiled"):
-                cpp_compiler.library(variant, sandboxed=True)  # what is not kept yet cannot be kept inside
-    by_place = {(case.name, case.size): case for case in places}
-    names = {variant.name for variant in timed}
-    given = [arguments.kernels, problem.FOLDER, arguments.machine, arguments.baseline_correctness]
-    readable = [*(path for path in given if path), building.FOLDER, building.PROJECT_CUBINS, cpp_compiler.LIBRARIES]
-    for answer in sandbox.results([*sys.argv, "--in-sandbox"], readable, gpu=arguments.device == "gpu"):
-        with sandbox.untrusted("measurement"):
-            layer, images, rows = answer
-            place = by_place[layer, images]
-            places.remove(place)
-            rows = [{**row, "case": layer, "size": images} for row in rows]
-            tables.SAMPLES.text((placed({"job": "", **row}, shared) for row in rows), "its samples")
-            if not {row["variant"] for row in rows} <= names:
-                raise ValueError
-        yield place, rows
 
 
 def placed(row: timing.Row, shared: dict[str, str]) -> timing.Row:
@@ -157,14 +145,12 @@ def time_all(
     sandboxed = sandbox.is_chosen(arguments.sandbox, arguments.device)
 
     def produce() -> Iterator[tuple[Case, list[timing.Row]]]:
-        if sandboxed:
-            return measure_in_sandbox(arguments, [variant, *([baseline] if baseline else [])], list(remaining), shared)
-        return measure(arguments.device, variant, baseline, list(remaining), measuring, machine)
+        return measure(arguments.device, variant, baseline, list(remaining), measuring, machine, sandboxed)
 
     try:
         if failure := tables.first_failure(tables.CORRECTNESS.rows(arguments.correctness)):
             raise VariantFailure(**failure)
-        for place, samples in run_supervised(produce, measuring.timeout_s, apart=sandboxed):
+        for place, samples in run_supervised(produce, measuring.timeout_s, apart=True):
             keep(place, samples)
     except VariantFailure as failure:
         for case in list(remaining):
@@ -186,9 +172,6 @@ def main() -> None:
     parser.add_argument("--gpu", type=int, help="on the GPU of this number, from 0, among those that share the jobs")
     parser.add_argument("--machine", type=Path, required=True, help="what probe_machine wrote")
     parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
-    parser.add_argument(
-        "--in-sandbox", action="store_true", help=argparse.SUPPRESS
-    )  # inside: to say samples, not write
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     cases = case_sets.find(arguments.cases)
@@ -204,13 +187,9 @@ def main() -> None:
     remaining: list[Case] = [case.at(size) for case in cases.cases for size in arguments.sizes]
     if arguments.aa:
         remaining *= arguments.aa
-    if arguments.in_sandbox:
-        measuring = Measuring.model_validate_json(arguments.measuring)
-        measured = measure(arguments.device, variant, baseline, remaining, measuring, machine)
-        return sandbox.emit([case.name, case.size, samples] for case, samples in measured)
     require_target(arguments.device)
-    if arguments.device == "gpu" and not sandbox.is_chosen(arguments.sandbox, "gpu"):
-        preload.import_packages(variant.header.requires, baseline.header.requires if baseline else "")
+    if arguments.device == "gpu":
+        preload.import_packages()
     with gpu_pool.acquire(arguments.device, arguments.out, number=arguments.gpu) as rows:
         require_same(machine, arguments.device)
         rows += time_all(arguments, cases, variant, baseline, remaining, machine)

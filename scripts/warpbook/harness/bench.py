@@ -4,10 +4,10 @@
 """
 
 import math
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from time import perf_counter  # by name: a launcher may replace it in its module
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from warpbook.harness.worker_protocol import GUARD_BYTES
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.machine.load import LoadMeter
 from warpbook.problems.problem import Array, Case, itemsize, numpy_type
+
+if TYPE_CHECKING:
+    from warpbook.harness.shared_memory import HostSets
+    from warpbook.harness.variant_process import VariantProcess
 
 FLOATS = Array(shape=(), least=-4, most=4)
 """What is drawn for an array that no problem describes."""
@@ -29,6 +33,8 @@ POISON, MARGIN = {4: 0x7FC0DEAD, 2: 0x7FAD, 1: 0xAD}, {4: 0x7FC0BEEF, 2: 0x7FBE,
 CPU_CHUNK = 100
 
 SHORT_CALL_MS = 100
+
+SHIFTS = 1 << 16
 
 # A call on more than so many times the L2's bytes finds nothing there of the call before: over all variants, layers and
 # sizes beyond it hot medians were 1.000 of cold ones on an H200.
@@ -107,10 +113,37 @@ def guard(shape: tuple[int, ...], dtype: str, allocate_words: Callable[[int, Any
     return GuardedArray(words, words[margin : margin + count].view(kind).reshape(shape))
 
 
+class SharedSets(Protocol):
+    """Sets of a case's arrays in memory that a variant's process is handed."""
+
+    @property
+    def sets(self) -> list[Buffers]: ...
+
+    @property
+    def handle(self) -> int | None:
+        """A descriptor of the memory, to be handed on, where it has one."""
+        ...
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """What the process is asked to arrange."""
+        ...
+
+    def results(self, number: int, returned: bool) -> dict[str, Any]:
+        """Copies of what a call on a set left in its outputs, or `returned`."""
+        ...
+
+    def close(self) -> None:
+        """Give the memory back, which no process has any more."""
+        ...
+
+
 class Bench(Protocol):
     """A device as checking sees it."""
 
     reference_name: str
+    on_device: bool
+    """Whether variants compute on a GPU."""
     compared: tuple[tuple[str, str], ...]
     """(state, kind) of the timers that a variant and its baseline take in turn."""
 
@@ -159,8 +192,20 @@ class Bench(Protocol):
         """What each call of an operation computes of a case."""
         ...
 
-    def timers(self, call: Operation, arrays: Buffers) -> "Timers":
-        """A timer for each (state, kind) that the device has."""
+    def kinds(self, case: Case) -> list[tuple[str, str]]:
+        """Each (state, kind) of sample that is taken of a case."""
+        ...
+
+    def share(self, case: Case, count: int) -> "SharedSets":
+        """So many sets of a case's arrays in memory that a variant's process can have."""
+        ...
+
+    def refill(self, case: Case, buffers: Buffers, seed: int, others: int) -> None:
+        """Fill the first input with reals decided by `seed` and the others by `others`, fast."""
+        ...
+
+    def watch(self, processes: "Sequence[VariantProcess]") -> None:
+        """Take the work of these processes for one's own."""
         ...
 
     def read_clock(self) -> tuple[float | None, bool | None]:
@@ -180,13 +225,21 @@ class CpuBench:
     """The host, in NumPy."""
 
     reference_name = "NumPy float64"
-    ended = False
-    """Whether the process of its variant is no more."""
+    on_device = False
     compared: tuple[tuple[str, str], ...] = (("hot", "op"),)
 
     def __init__(self, tolerated_load: float = math.inf):
         """`tolerated_load`: processors that other programs may keep busy while this one times something."""
         self._load = LoadMeter(tolerated_load)
+        self._processes: Sequence[VariantProcess] = ()
+        self._children_s = 0.0
+        self._drawn: dict[tuple[str, tuple[int, ...]], np.ndarray] = {}
+        """Values that an input of a shape is filled from: more than it holds, from a place of chance."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process of its variant is no more."""
+        return False
 
     def prepare(self, variant: Variant, case: Case) -> Operation:
         return cpp_compiler.prepare(variant, case)
@@ -232,25 +285,33 @@ class CpuBench:
         whole, rest = divmod(case.size, CPU_CHUNK)
         return [*[case.at(CPU_CHUNK)] * whole, *([case.at(rest)] if rest else [])]
 
-    def timers(self, call: Operation, arrays: Buffers) -> Timers:
-        taken, last_ms = arrays.values, float("inf")
+    def kinds(self, case: Case) -> list[tuple[str, str]]:
+        return [("hot", "op")]
 
-        def op() -> float:
-            nonlocal last_ms
-            # What ran before may have been another variant: worker threads sleep and caches hold other things. A long
-            # call is its own warm-up.
-            if last_ms < SHORT_CALL_MS:
-                call(*taken)
-            began = perf_counter()
-            call(*taken)
-            last_ms = (perf_counter() - began) * 1e3
-            return last_ms
+    def share(self, case: Case, count: int) -> "HostSets":
+        from warpbook.harness.shared_memory import HostSets
 
-        return {("hot", "op"): op}
+        return HostSets(case, count)
+
+    def refill(self, case: Case, buffers: Buffers, seed: int, others: int) -> None:
+        for number, (name, one) in enumerate(buffers.inputs.items()):
+            shape, array = case.shape(name), case.arrays[name]
+            generator = np.random.default_rng([others if number else seed, number])
+            kept = self._drawn.get((name, shape))
+            if kept is None:
+                kept = self._drawn[name, shape] = np.empty(one.values.size + SHIFTS, one.values.dtype)
+                self.draw(kept, secrets.randbits(63), False, array)
+            begin = int(generator.integers(SHIFTS + 1))
+            one.values[...] = kept[begin : begin + one.values.size].reshape(shape)
+
+    def watch(self, processes: "Sequence[VariantProcess]") -> None:
+        self._processes, self._children_s = processes, sum(one.processor_s() for one in processes)
 
     def read_clock(self) -> tuple[float | None, bool | None]:
-        reason = self._load.reason()
-        return None, None if reason is None else bool(reason)
+        if not self._load.is_due:
+            return None, None
+        before_s, self._children_s = self._children_s, sum(one.processor_s() for one in self._processes)
+        return None, bool(self._load.reason(self._children_s - before_s))
 
     def distrust_reason(self) -> str:
         return ""

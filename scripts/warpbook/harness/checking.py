@@ -47,6 +47,8 @@ NOT_COMPARED: Row = {
 }
 
 
+GOES_ON = "goes on writing after its call is over: work on a stream nobody waits for"
+
 MANY = 259
 """Size of a batch that no power of two divides, beyond what a byte counts."""
 
@@ -188,10 +190,7 @@ def guarded_call(
         bench.synchronize()
         late = [bench.enqueue_hash(result) for result in results]
         if list(map(bench.hash_value, early)) != list(map(bench.hash_value, late)):
-            raise VariantFailure(
-                "wrong_result",
-                f"{variant.name} goes on writing after its call is over: work on a stream nobody waits for",
-            )
+            raise VariantFailure("wrong_result", f"{variant.name} {GOES_ON}")
         for name, one in buffers.inputs.items():
             if bench.hash_value(bench.enqueue_hash(one.words)) != before[name]:
                 raise VariantFailure(

@@ -3,8 +3,8 @@
 import hashlib
 import os
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import pynvml
 
@@ -25,6 +25,14 @@ HELD_LOW = 0.6
 """A clock that no slowdown holds down, and that stays below this share of its most, was locked there."""
 
 ENDING_S, POLL_INTERVAL_S = 1.0, 0.02  # the driver may list a process for so long after its end
+
+
+class Worker(Protocol):
+    """A process that computes on the device for this one."""
+
+    def pids(self) -> set[int]:
+        """It and what it started; empty where it is not there."""
+        ...
 
 
 class Clock:
@@ -48,6 +56,8 @@ class Clock:
         except pynvml.NVMLError as error:
             self.problem = f"NVML does not answer: {error}"
         self._settings = self._read_settings()
+        self.workers: Sequence[Worker] = ()
+        """Processes that compute for this one."""
 
     def read(self) -> tuple[float | None, bool]:
         """(SM clock in MHz, whether a slowdown is active now)."""
@@ -118,7 +128,9 @@ class Clock:
     def _other_processes(self) -> int:
         """How many processes but this one compute on the device. In a container this one may have another number."""
         processes = {process.pid for process in self._query(pynvml.nvmlDeviceGetComputeRunningProcesses) or ()}
-        return len(processes - {os.getpid()}) if os.getpid() in processes else max(0, len(processes) - 1)
+        if os.getpid() not in processes:
+            return max(0, len(processes) - 1 - len([one for one in self.workers if one.pids()]))
+        return len(processes - {os.getpid()}.union(*(one.pids() for one in self.workers)))
 
     def facts(self) -> dict[str, Any]:
         """Clocks, power limit and driver, for the run's record; None for what NVML does not tell here."""

@@ -38,7 +38,7 @@ def find(variant: Variant, cases: Sequence[Case], sandboxed: bool, folder: Path,
         reason = f"data races were not looked for: {failure}"
         return {**place, **checking.NOT_COMPARED, "ok": False, "status": "unsupported", "reason": reason}
     with IsolatedBench(variant, sandboxed, folder, library, races=True) as bench:
-        bench.limit_s = limit_s
+        bench.process.limit_s = limit_s
         for case in small:
             place |= {"case": case.name, "size": case.size}
             row = checking.check_case(bench, variant, case, ("reals",))[-1]

@@ -77,7 +77,7 @@ def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, limit
     asked: list[str] = []
 
     def ask(bench: IsolatedBench, images: int) -> None:
-        bench.limit_s = bench.used_s + ELSEWHERE_S
+        bench.process.limit_s = bench.process.used_s + ELSEWHERE_S
         asked.append(_computed_elsewhere(bench, variant, layer.at(images)))
 
     rows = _results(variant, sandboxed, folder, library, limit_s, ask, layer)
@@ -99,7 +99,7 @@ def _results(
 
     def tested(bench: IsolatedBench, images: int, reverse: bool, tests: tuple[str, ...]) -> list[Row]:
         bench.reversed_order = reverse
-        bench.limit_s = limit_s * (ODD_SHARE if images == ece408.ODD_BATCH else 1 - ODD_SHARE)
+        bench.process.limit_s = limit_s * (ODD_SHARE if images == ece408.ODD_BATCH else 1 - ODD_SHARE)
         slow = lambda: bench.spent_s > SLOW_S  # noqa: E731
         return note(bench, checking.check_case(bench, variant, layer.at(images), tests, slow))
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import cupy
 import numpy as np
@@ -21,15 +21,21 @@ from warpbook.common.supervision import VariantFailure
 from warpbook.harness import building, checking, clocks, pinned_memory, tamper_check
 from warpbook.harness.bench import FLOATS, HOT_WITHIN, MARGIN, Buffers, GuardedArray, Timers, guard, results_of
 from warpbook.harness.reference import Difference, magnitudes
+from warpbook.harness.shared_memory import described as describe_arrays
+from warpbook.harness.worker_protocol import layout
 from warpbook.kernels import occupancy, sources, variants
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.machine import cuda_devices
-from warpbook.problems.problem import Array, Case, compute
+from warpbook.problems.problem import Array, Case, compute, itemsize
+
+if TYPE_CHECKING:
+    from warpbook.harness.variant_process import VariantProcess
 
 # Blocks and threads of the harness's own kernels, which stride over their data; `compare` holds 256 threads' results.
 _BLOCKS, _THREADS = 1056, 256
 
 _DIFFERENCE = Path(__file__).with_name("difference.cu")
+DEVICE_PAGE_BYTES = 2 << 20
 _NOTHING = np.intp(0)
 """A null pointer, in place of an optional input."""
 
@@ -208,10 +214,13 @@ class GpuBench:
     """The first CUDA device."""
 
     reference_name = "float64 on the device"
+    on_device = True
     compared: tuple[tuple[str, str], ...] = (("cold", "gpu"), ("cold", "op"))
 
     def __init__(self, kernels: type[GpuKernels] = GpuKernels) -> None:
         self._kind = kernels
+        self.returned: Any = None
+        """What the last timed call returned."""
         self.device = require_device()
         module = project_module("harness", self.device.arch)
         names = ("draw", "fill", "count_changed", "hash", "enter", "spin", "multiply_add")
@@ -345,13 +354,25 @@ class GpuBench:
         stored = list(map(in_memory_order, inputs))
         held_inputs = [self._pinned_array(f"input {number}", array) for number, array in enumerate(stored)]
         held_outputs = [self._pinned_array(f"output {number}", array) for number, array in enumerate(outputs)]
-        for array, held in zip(stored, held_inputs, strict=True):
-            array.get(out=held)
+
+        def look_again(timer: Callable[[], float], at_host: bool = False) -> Callable[[], float]:
+            """The timer, what is copied of the inputs copied anew before: they are others at every call."""
+
+            def timed() -> float:
+                for array, laid in zip(arrays.input_values.values(), inputs, strict=True):
+                    if laid is not array:
+                        laid[...] = array
+                if at_host:
+                    for array, held in zip(stored, held_inputs, strict=True):
+                        array.get(out=held)
+                return timer()
+
+            return timed
 
         def gpu() -> float:
             self.spin(SPIN_CYCLES)
             start.record()
-            call(*taken)
+            self.returned = call(*taken)
             stop.record()
             stop.synchronize()
             return float(get_elapsed_time(start, stop))
@@ -359,7 +380,7 @@ class GpuBench:
         def op() -> float:
             self.synchronize()
             began = perf_counter()
-            call(*taken)
+            self.returned = call(*taken)
             self.synchronize()
             return (perf_counter() - began) * 1e3
 
@@ -368,7 +389,8 @@ class GpuBench:
             began = perf_counter()
             for array, held in zip(stored, held_inputs, strict=True):
                 array.set(held)
-            results = results_of(call(*taken), outputs)
+            self.returned = call(*taken)
+            results = results_of(self.returned, outputs)
             for result, held in zip(map(in_memory_order, results), held_outputs, strict=True):
                 result.get(out=held.reshape(result.shape))
             self.synchronize()
@@ -388,13 +410,33 @@ class GpuBench:
             return hot
 
         cold = {
-            ("cold", "gpu"): self.cold_timer(gpu),
-            ("cold", "op"): self.cold_timer(op),
-            ("cold", "layer"): self.cold_timer(layer),
+            ("cold", "gpu"): look_again(self.cold_timer(gpu)),
+            ("cold", "op"): look_again(self.cold_timer(op)),
+            ("cold", "layer"): look_again(self.cold_timer(layer), at_host=True),
         }
-        if nbytes > HOT_WITHIN * self.l2_bytes:
+        if not self._has_hot(nbytes):
             return cold
-        return {**cold, ("hot", "gpu"): after_itself(gpu), ("hot", "op"): after_itself(op)}
+        return {**cold, ("hot", "gpu"): look_again(after_itself(gpu)), ("hot", "op"): look_again(after_itself(op))}
+
+    def _has_hot(self, nbytes: int) -> bool:
+        """Whether a call on so many bytes of arrays finds something in the L2 cache of the call before."""
+        return nbytes <= HOT_WITHIN * self.l2_bytes
+
+    def kinds(self, case: Case) -> list[tuple[str, str]]:
+        cold, hot = [("cold", "gpu"), ("cold", "op"), ("cold", "layer")], [("hot", "gpu"), ("hot", "op")]
+        nbytes = sum(case.count(name) * itemsize(one.dtype) for name, one in case.arrays.items())
+        return [*cold, *hot] if self._has_hot(nbytes) else cold
+
+    def share(self, case: Case, count: int) -> "DeviceSets":
+        return DeviceSets(self, case, count)
+
+    def refill(self, case: Case, buffers: Buffers, seed: int, others: int) -> None:
+        for number, (name, values) in enumerate(buffers.input_values.items()):
+            self.draw(values, (others if number else seed) + number, False, case.arrays[name])
+        self.synchronize()
+
+    def watch(self, processes: Sequence["VariantProcess"]) -> None:
+        self.clock.workers = processes
 
     def cold_timer(self, timer: Callable[[], float]) -> Callable[[], float]:
         """The timer, the L2 cache overwritten before."""
@@ -428,11 +470,49 @@ class GpuBench:
         self._kernels["spin"]((1,), (1,), (np.int64(cycles),))
 
 
-def open_bench(variant: checking.NamedSubject, kernels: type[GpuKernels] = GpuKernels) -> GpuBench:
-    """The bench for a variant. Raises VariantFailure where the device or its driver does not answer."""
+def _words(memory: cupy.cuda.Memory, begin: int, count: int, kind: Any) -> cupy.ndarray:
+    """So many words of a type in memory, from a byte on."""
+    return cupy.ndarray((count,), kind, cupy.cuda.MemoryPointer(memory, begin))
+
+
+class DeviceSets:
+    """Sets of the arrays of a case in memory of the device that another process can open."""
+
+    handle = None
+
+    def __init__(self, bench: GpuBench, case: Case, count: int):
+        described = describe_arrays(case)
+        places, _, size = layout(described["arrays"], 0)
+        # Whole pages of the device's: the other process opens no byte of anything else.
+        memory = cupy.cuda.Memory(-(-size * count // DEVICE_PAGE_BYTES) * DEVICE_PAGE_BYTES)
+        pointer = cupy.cuda.runtime.ipcGetMemHandle(memory.ptr)
+        self.request = {**described, "sets": count, "pointer": pointer.hex()}
+        self.sets = []
+        for first in range(0, size * count, size):
+            arrays = {}
+            for (name, one), place in zip(case.arrays.items(), places, strict=True):
+                arrays[name] = guard(case.shape(name), one.dtype, partial(_words, memory, first + place))
+                bench.fill(arrays[name].words, MARGIN[arrays[name].unit])
+            outputs = {name: arrays.pop(name) for name in case.problem.outputs}
+            self.sets.append(Buffers(arrays, outputs))
+
+    def results(self, number: int, returned: bool) -> dict[str, cupy.ndarray]:
+        """Copies of what a call on a set left in its outputs."""
+        return {name: one.values.copy() for name, one in self.sets[number].outputs.items()}
+
+    def close(self) -> None:
+        """Free the memory."""
+        self.sets.clear()
+
+
+Opened = TypeVar("Opened", bound=GpuBench)
+
+
+def open_bench(variant: checking.NamedSubject, make: Callable[[], Opened]) -> Opened:
+    """The bench for a variant, made. Raises VariantFailure where the device or its driver does not answer."""
     try:
         with checking.device_fault_context(variant):
-            return GpuBench(kernels)
+            return make()
     except UserError as error:
         raise VariantFailure("launch_failed", f"{variant.name}: {error}") from error
 

@@ -152,7 +152,7 @@ class NetworkBench:
             self._check_way(ours, from_host)
         for one in implementations:
             if one.name in told_ms:
-                timing.reject_memoized(bench, one, operations[one.name], told_ms[one.name], None, buffers)
+                timing.reject_memoized(bench, one, operations[one.name], told_ms[one.name], buffers)
         return samples, checks[0]
 
     def _readied(self, one: Implementation, images: int, buffers: Buffers) -> Operation:

@@ -8,15 +8,17 @@ What a sample of each kind and state brackets:
 - `op`: the host's clock around the call and a wait for the device.
 - `layer`: the host's clock around copying inputs from page-locked memory to the device, the call, and copying outputs
   back.
-- cold: the L2 cache is overwritten first. hot: the same call on the same buffers comes right before, untimed or as
-  the sample before; not taken where the buffers are several times what the L2 holds.
+- cold: the L2 cache is overwritten first. hot: a call on the same buffers comes before, untimed or as the sample before, and
+  then new inputs; not taken where the buffers are several times what the L2 holds.
 
-On a CPU there is `op`, hot: a problem with a `batch` in chunks of at most `CPU_CHUNK`, the output of one overwritten by the
-next; a call longer than `SHORT_CALL_MS` is its own warm-up.
+Every timed call of a variant finds inputs that it has not seen before (`timed_variant`).
+
+On a CPU there is `op`, hot: a problem with a `batch` in chunks of at most `CPU_CHUNK`, each on inputs of its own; before the
+first, unless the calls are longer than `SHORT_CALL_MS`, an untimed call on other inputs wakes the threads.
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter  # by name: a launcher may replace it in its module
 from typing import Any
@@ -26,11 +28,11 @@ import numpy as np
 from warpbook.common import statistics
 from warpbook.common.supervision import VariantFailure
 from warpbook.config.settings import Measuring, SeriesPolicy
-from warpbook.harness import bench as benches
 from warpbook.harness import checking, tamper_check
-from warpbook.harness.bench import SHORT_CALL_MS, Bench, Buffers, Timers
+from warpbook.harness.bench import Bench, Buffers, Timers
 from warpbook.harness.checking import NamedSubject
-from warpbook.kernels.variants import Operation, Variant
+from warpbook.harness.timed_variant import TimedVariant
+from warpbook.kernels.variants import Operation
 from warpbook.problems.problem import Case
 
 PROTOCOL = 2
@@ -142,41 +144,28 @@ def unthrottled_ms(samples: list[Sample]) -> list[float]:
 
 
 def measure_case(
-    bench: Bench, variants: list[Variant], case: Case, series: SeriesPolicy, measuring: Measuring
+    bench: Bench, timed: Sequence[TimedVariant], case: Case, series: SeriesPolicy, measuring: Measuring
 ) -> list[Row]:
     """Samples of one case at its size, for a variant and (second, where given) its baseline: the columns of SAMPLES from
     `variant` on, without `device`, and `case`, its own name.
 
-    All calls read the same inputs, drawn fresh. After the timing each variant's very operation is tested on others, as
-    in checking. Raises VariantFailure where one faults, its result is wrong, it is slower on inputs not seen before, or
-    the device cannot be trusted.
+    Raises VariantFailure where one faults, a result of a timed call is wrong, it claims less time than it takes, or the
+    device cannot be trusted.
     """
     reject_distrusted(bench)
-    parts = bench.parts(case)
-    first = parts[0]
-    buffers = benches.allocate(bench, case, first)
-    checking.draw_fresh(bench, case, buffers.input_values)
-
-    operations: dict[str, dict[Case, Operation]] = {}
     timers = {}
-    for variant in variants:
-        with checking.fault_context(variant, "prepared"):
-            prepared = {part: bench.prepare(variant, part) for part in dict.fromkeys(parts)}
-            operations[variant.name] = prepared
-            timers[variant.name] = bench.timers(_over_parts(prepared, parts), buffers)
-
-    rows, told_ms = sample_rows(bench, variants, timers, series, measuring)
-    rows = [{"case": case.name, "size": case.size, **row} for row in rows]
+    for one in timed:
+        with checking.fault_context(one.variant, "prepared"):
+            timers[one.variant.name] = one.arrange(case)
+    bench.watch([one.process for one in timed])
+    rows, _ = sample_rows(bench, [one.variant for one in timed], timers, series, measuring)
     reject_distrusted(bench)
-    called = _part_buffers(buffers, first) if len(parts) > 1 else buffers
-    for variant in variants:
-        operation = operations[variant.name][first]
-        _check_after_timing(bench, variant, first, operation, buffers, called)
-        if variant.name in told_ms:
-            share = 1 if first == case else first.flops / case.flops
-            samples_ms = [time_ms * share for time_ms in told_ms[variant.name]]
-            reject_memoized(bench, variant, operation, samples_ms, first, called, packs_weights=variant.header.peer)
-    return rows
+    state, _ = bench.compared[-1]
+    for one in timed:
+        mine = [row for row in rows if row["variant"] == one.variant.name and row["state"] == state]
+        taken = {kind: [row["time_ms"] for row in mine if row["kind"] == kind] for _, kind in bench.compared}
+        one.verify({kind: statistics.median(np.array(times)).value for kind, times in taken.items()})
+    return [{"case": case.name, "size": case.size, **row} for row in rows]
 
 
 def sample_rows(
@@ -222,43 +211,19 @@ def reject_distrusted(bench: Bench) -> None:
         raise VariantFailure("refused", reason)
 
 
-def _check_after_timing(
-    bench: Bench, variant: Variant, case: Case, operation: Operation, whole: Buffers, called: Buffers
-) -> None:
-    """Test an operation that was timed, on inputs not seen before: its outputs poisoned, then left as the call before
-    left them, as they were when timed. The margins are those of the `whole` buffers, a part of which it is called on."""
-
-    def call(*_: Any) -> Any:
-        return operation(*called.values)
-
-    for poisoned in (True, False):
-        checking.draw_fresh(bench, case, called.input_values)
-        results = checking.guarded_call(bench, variant, call, whole, poisoned)
-        verdict = checking.comparison_columns(
-            variant, case, bench.compare(case, called.input_values, results), integers=False
-        )
-        if not verdict["ok"]:
-            raise VariantFailure("wrong_result", f"after timing: {verdict['reason']}")
-
-
 def reject_memoized(
     bench: Bench,
     variant: NamedSubject,
     operation: Operation,
     samples_ms: list[float],
-    case: Case | None,
     buffers: Buffers,
-    packs_weights: bool = False,
 ) -> None:
     """Raises VariantFailure where every call on inputs not seen before takes much longer than its samples did.
 
-    All samples read the same inputs: an operation that remembers its answers by their values is fast there alone. A
-    library that `packs_weights`, the inputs behind the first, once for all calls with them, does so for new ones before
-    the clock starts.
+    All samples read the same inputs: an operation that remembers its answers by their values is fast there alone.
     The machine may have become slower meanwhile: before a refusal, as many calls on the same inputs are taken again.
     """
     inputs = buffers.input_values
-    first = dict(list(inputs.items())[:1])
 
     def call_ms() -> float:
         bench.synchronize()
@@ -270,10 +235,7 @@ def reject_memoized(
     def fastest_fresh_ms(limit_ms: float) -> float:
         fastest = float("inf")
         for _ in range(FRESH_CALLS):
-            checking.draw_fresh(bench, case, inputs)
-            if packs_weights or usual_ms < SHORT_CALL_MS:  # wake the threads that sleep between calls
-                operation(*buffers.values)
-                checking.draw_fresh(bench, case, first if packs_weights else inputs)
+            checking.draw_fresh(bench, None, inputs)
             fastest = min(fastest, call_ms())
             if fastest <= limit_ms:
                 break
@@ -293,38 +255,6 @@ def reject_memoized(
         f"{variant.name} takes {fresh_ms:.4g} ms on inputs not seen before and took {usual_ms:.4g} ms when timed on "
         f"the same ones again and again; {limit_ms:.4g} ms would pass. It must not remember answers",
     )
-
-
-def _over_parts(prepared: Mapping[Case, Operation], parts: Sequence[Case]) -> Operation:
-    """One call for all parts of a case, the outputs of each overwritten by the next."""
-    if len(parts) == 1:
-        return prepared[parts[0]]
-    arrays = parts[0].arrays
-    batch = parts[0].problem.facts.batch
-
-    def call(*whole: Any) -> None:
-        start = 0
-        for part in parts:
-            n = part.extents[batch]
-            taken = [
-                values if array.shape[0] != batch else values[:n] if name in part.problem.outputs
-                else values[start : start + n]
-                for (name, array), values in zip(arrays.items(), whole, strict=True)
-            ]  # fmt: skip
-            prepared[part](*taken)
-            start += n
-
-    return call
-
-
-def _part_buffers(buffers: Buffers, part: Case) -> Buffers:
-    """The arrays of a part of a case, in buffers of all its inputs and of the part's outputs."""
-    batch = part.problem.facts.batch
-    inputs = {
-        name: replace(one, values=one.values[: part.extents[batch]]) if part.arrays[name].shape[0] == batch else one
-        for name, one in buffers.inputs.items()
-    }
-    return Buffers(inputs, buffers.outputs)
 
 
 tamper_check.remember(sys.modules[__name__])

@@ -8,7 +8,9 @@ import ctypes
 import math
 import mmap
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -24,8 +26,45 @@ from warpbook.problems import problem
 from warpbook.problems.networks import Description, Network
 from warpbook.problems.problem import Case, numpy_type
 
-HOST, EMULATED, DRIVEN = "host", "emulated", "driven"
-"""What a variant's code runs on: the host; the host though it is CUDA C++; or, a file of the course, on a GPU."""
+HOST, EMULATED, DRIVEN, DEVICE = "host", "emulated", "driven", "device"
+"""What a variant's code runs on: the host; the host though it is CUDA C++; a GPU, a file of the course; or a GPU."""
+
+ON_A_GPU = (DRIVEN, DEVICE)
+
+
+class Arranged:
+    """An operation and the sets of arrays that it is called on, to be timed. What a call returns is float64 where `returned`
+    has room for it in each set, and goes into the outputs where not."""
+
+    def __init__(self, operation: Operation, sets: Sequence[Sequence[Any]], outputs: int, returned: Sequence[Any] = ()):
+        self.operation, self.sets = operation, sets
+        self._outputs, self._returned = outputs, returned
+        self._results: list[tuple[int, Any]] = []
+
+    def call(self, number: int) -> None:
+        self.keep(number, self.operation(*self.sets[number]))
+
+    def outputs(self, number: int) -> Sequence[Any]:
+        """The outputs of a set."""
+        return self.sets[number][-self._outputs :]
+
+    def keep(self, number: int, result: Any) -> None:
+        """Remember what a call on a set returned."""
+        self._results.append((number, result))
+
+    def finish(self, variant: Variant) -> list[list[int]]:
+        """Hand over what the calls since the last time returned; the shapes of what the last of them did."""
+        results, self._results = self._results, []
+        shapes: list[list[int]] = []
+        for number, result in results:
+            outputs = self.outputs(number)
+            checking.reject_lazy_result(variant, result, outputs)
+            arrays = () if result is None else results_of(result, outputs)
+            shapes = [list(one.shape) for one in arrays]
+            for place, values in zip(self._returned[number] if self._returned else outputs, arrays, strict=False):
+                if values is not place and values.shape == place.shape:
+                    place[...] = values
+        return shapes
 
 
 class Worker:
@@ -34,6 +73,7 @@ class Worker:
     def __init__(self, variant: Variant, how: str, library: Path | None):
         self._variant = variant
         self._library = library
+        self._arranged: list[Arranged] = []
         self._emulated = how == EMULATED
         self._driver = nvcc.Driver(library) if how == DRIVEN and library else None
         if self._emulated:
@@ -130,15 +170,69 @@ class Worker:
             times = getattr(self._driver, how)(self._case, *self._called)
         return {"times": times}
 
-    def infer(self, memory: mmap.mmap, name: str, described: dict[str, Any], arrays: list[list[Any]]) -> dict[str, Any]:
-        network = Network(name, Description.model_validate(described))
-        images, *parameters = (
-            np.frombuffer(memory, kind, math.prod(shape), begin).reshape(shape) for _, kind, shape, begin in arrays
+    def arrange(
+        self, memory: mmap.mmap, case: dict[str, Any], arrays: list[tuple[list[int], str]], outputs: int, sets: int
+    ) -> dict[str, Any]:
+        """Prepare the variant for sets of arrays that it is to be timed on."""
+        operation = self._prepare(problem.from_description(self._variant.problem, case), False)
+        places, returned, size = layout(arrays, outputs)
+        begins = range(0, size * sets, size)
+        self._arranged.append(
+            Arranged(
+                operation,
+                [
+                    [
+                        np.frombuffer(memory, numpy_type(dtype), math.prod(shape), first + place + GUARD_BYTES).reshape(
+                            shape
+                        )
+                        for (shape, dtype), place in zip(arrays, places, strict=True)
+                    ]
+                    for first in begins
+                ],
+                outputs,
+                [
+                    [
+                        np.frombuffer(memory, np.float64, math.prod(shape), first + place).reshape(shape)
+                        for (shape, _), place in zip(arrays[len(arrays) - outputs :], returned, strict=True)
+                    ]
+                    for first in begins
+                ],
+            )
         )
-        named = dict(zip((name for name, *_ in arrays[1:]), parameters, strict=True))
-        with checking.fault_context(self._variant, "inferring"):
-            labels, _ = inference.load(self._variant, network, named, self._library)(images)
-            return {"labels": [int(label) for label in labels]}
+        return {}
+
+    def forget(self) -> dict[str, Any]:
+        """Let go of all that was arranged."""
+        self._arranged.clear()
+        return {}
+
+    def take(self, place: int, number: int, **_: str) -> dict[str, Any]:
+        """One sample of a call on a set; the shapes of what it returned."""
+        arranged = self._arranged[place]
+        with checking.fault_context(self._variant, "timed"):
+            began = perf_counter()
+            arranged.call(number)
+            time_ms = (perf_counter() - began) * 1e3
+            return {"time_ms": time_ms, "shapes": arranged.finish(self._variant)}
+
+    def run(self, place: int, numbers: list[int]) -> dict[str, Any]:
+        """Call the operation on some sets, one after another, without looking at a clock."""
+        with checking.fault_context(self._variant, "called"):
+            for number in numbers:
+                self._arranged[place].call(number)
+        return {}
+
+    def synchronize(self) -> dict[str, Any]:
+        """Wait for what was called: on the host a call returns when it is done."""
+        return {}
+
+    def finish(self, place: int) -> dict[str, Any]:
+        """Hand over what the calls returned; the shapes of what the last one did."""
+        with checking.fault_context(self._variant, "called"):
+            return {"shapes": self._arranged[place].finish(self._variant)}
+
+    def infer(self, **request: Any) -> dict[str, Any]:
+        return infer(self._variant, self._library, **request)
 
     def _prepare(self, case: Case, reverse: bool) -> Operation:
         with checking.fault_context(self._variant, "prepared"):
@@ -151,12 +245,38 @@ class Worker:
             return self._variant.prepare(case, kernels)
 
 
+def infer(
+    variant: Variant,
+    library: Path | None,
+    memory: mmap.mmap,
+    name: str,
+    described: dict[str, Any],
+    arrays: list[list[Any]],
+) -> dict[str, Any]:
+    """The labels that a variant's inference gives images, which lie in the memory before the weights."""
+    network = Network(name, Description.model_validate(described))
+    images, *parameters = (
+        np.frombuffer(memory, kind, math.prod(shape), begin).reshape(shape) for _, kind, shape, begin in arrays
+    )
+    named = dict(zip((name for name, *_ in arrays[1:]), parameters, strict=True))
+    with checking.fault_context(variant, "inferring"):
+        labels, _ = inference.load(variant, network, named, library)(images)
+        return {"labels": [int(label) for label in labels]}
+
+
 def main() -> None:
     """Answer requests until there are no more. Arguments: the socket, what it runs on, the variant, its folder, its
     library if any."""
     number, how, name, folder, *library = sys.argv[1:]
     say_ready(int(number))
-    worker = Worker(variants.read(name, Path(folder)), how, Path(library[0]) if library else None)
+    variant = variants.read(name, Path(folder))
+    worker: Any
+    if how == DEVICE:
+        from warpbook.harness.gpu_worker import GpuWorker
+
+        worker = GpuWorker(variant)
+    else:
+        worker = Worker(variant, how, Path(library[0]) if library else None)
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
         try:

@@ -106,7 +106,7 @@ def _poison(address: int, count: int) -> None:
 
 def serve(number: int, answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """Answer the requests that come through the socket of a descriptor, until there are no more: a JSON object each,
-    with `memory` where that is handed with it."""
+    with `memory` where that is handed with it. An answer has the `id` of its request."""
     judge = socket.socket(fileno=number)
     judge.set_inheritable(False)
     while True:
@@ -117,4 +117,5 @@ def serve(number: int, answer: Callable[[dict[str, Any]], dict[str, Any]]) -> No
         if handed:
             request["memory"] = mmap.mmap(handed[0], 0)
             os.close(handed[0])
-        judge.send(json.dumps(answer(request)).encode())
+        number = request.pop("id")
+        judge.send(json.dumps({**answer(request), "id": number}).encode())

@@ -39,6 +39,11 @@ class LoadMeter:
     def _begin(self) -> None:
         self._began, self._busy, self._own = time.monotonic(), _busy_s(self._processors), time.process_time()
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the window is long enough to tell."""
+        return time.monotonic() - self._began >= WINDOW_S
+
     def reason(self, children_s: float = 0.0) -> str | None:
         """Why nothing timed in this window is a figure, empty where others were not in the way; the next begins. None
         where the window is too short to tell: it goes on. `children_s`: processor time in it of what this process
@@ -46,9 +51,9 @@ class LoadMeter:
 
         Others may take half of the processors that what is timed leaves idle.
         """
-        wall_s = time.monotonic() - self._began
-        if wall_s < WINDOW_S:
+        if not self.is_due:
             return None  # at once: this is asked between two samples
+        wall_s = time.monotonic() - self._began
         busy = _busy_s(self._processors)
         own = (time.process_time() - self._own + children_s) / wall_s
         others = 0.0 if busy is None or self._busy is None else (busy - self._busy) / wall_s - own

@@ -49,8 +49,11 @@ TIMED_IMAGES = {"cpu": 10, "gpu": 100}  # NumPy's convolution takes a millisecon
 CHECKS = {
     "by which the harness judges it": "functions held from before its launcher ran",
     "not an array": "type of the result",
-    "on inputs not seen before and took": "time of a call on fresh inputs, after the timing",
-    "after timing:": "result on fresh inputs, after the timing",
+    "gains nothing": "fresh inputs at every timed call",
+    "when timed:": "results of timed calls, chosen by chance",
+    "by the judge's clock": "the judge's own clock",
+    "when its calls are over": "processor time after its calls",
+    "answers what no variant's would": "numbers of requests",
     "outputs unwritten": "poisoned output",
     "writes outside its output": "guard bands",
     "changes its input": "hashes of the inputs",
@@ -68,6 +71,9 @@ CHECKS = {
 """Words of a failure's reason, and the check that says them."""
 
 
+GAINS_NOTHING = "it gains nothing: its samples take as long as its work does"
+
+
 def check_behind(reason: str) -> str:
     """The check that gave a reason; empty for none of them."""
     return next((check for words, check in CHECKS.items() if words in reason), "")
@@ -79,7 +85,7 @@ class Attack:
     by the emulator, on a GPU, and of a CPU variant. None: it does not show itself there.
 
     A CPU variant is the launcher, or `on_cpu`, the body of its call. One that is `timed` passes its checks, and its
-    timing must fail. `processes`: the check is made so often, each time in a process of its own.
+    timing must fail; or, `honest_ms` said, all its samples must take so long, for what it tries gains nothing. `processes`: the check is made so often, each time in a process of its own.
     """
 
     emulated: str | None
@@ -91,6 +97,7 @@ class Attack:
     cpu: str | None = None
     on_cpu: str = ""
     timed: bool = False
+    honest_ms: float = 0
     processes: int = 1
 
     def expected_words(self, device: str) -> str | None:
@@ -130,12 +137,34 @@ ATTACKS = {
         cpu="exceeds what fp32 allows",
     ),
     "replays an answer once it is called often": Attack(
-        None, "after timing: mine is wrong", launcher=launchers.REPLAY_LATER, timed=True,
-        cpu="after timing: mine is wrong",
+        None, "when timed: mine is wrong", launcher=launchers.REPLAY_LATER, timed=True,
+        cpu="when timed: mine is wrong",
     ),
     "remembers answers by the values of its inputs": Attack(
-        None, "on inputs not seen before and took", "float sum = 0.0f;", SLOW.format(1_000_000),
-        launcher=launchers.REMEMBER, timed=True, cpu="on inputs not seen before and took",
+        None, GAINS_NOTHING, "float sum = 0.0f;", SLOW.format(1_000_000),
+        launcher=launchers.REMEMBER, timed=True, cpu=GAINS_NOTHING, honest_ms=1,
+    ),
+    "does nothing where its inputs are those of the call before": Attack(
+        None, GAINS_NOTHING, "float sum = 0.0f;", SLOW.format(1_000_000),
+        launcher=launchers.DO_LESS, timed=True, cpu=GAINS_NOTHING, honest_ms=1,
+    ),
+    "claims a fiftieth of the time that it takes": Attack(
+        None, "by the judge's clock", launcher=launchers.FALSE_TIMES, timed=True, cpu="by the judge's clock",
+    ),
+    "leaves kernels at work on a stream of its own": Attack(
+        None, "by the judge's clock", launcher=launchers.SPIN_ASIDE, timed=True,
+    ),
+    "leaves a thread at work": Attack(
+        None, None, timed=True, cpu="when its calls are over",
+        on_cpu="launch(x, w, y); import threading; threading.Thread(target=forever, daemon=True).start()",
+    ),
+    "answers before it is asked": Attack(
+        "answers what no variant's would", "answers what no variant's would", launcher=launchers.ANSWER_EARLY,
+        cpu="answers what no variant's would",
+    ),
+    "replaces what it finds of the judge by the garbage collector": Attack(
+        "must be exact on small integers", "must be exact on small integers", launcher=launchers.COLLECTED,
+        cpu="must be exact on small integers",
     ),
     "answers from files that an earlier process wrote": Attack(
         "must be exact on small integers", "must be exact on small integers",
@@ -265,6 +294,11 @@ def beside(array, place):
 def launch(x, w, y):
     y[...] = convolve(x, w)
 
+
+def forever():
+    while True:
+        pass
+
 {cheat}
 
 def given(prepare):
@@ -332,7 +366,10 @@ def try_attack(attack: Attack, device: str, folder: Path) -> dict[str, str] | No
         if failure := tables.first_failure(check_rows(folder, "mine", device)):
             return failure
     samples = timing_rows(folder, "mine", device) if attack.timed else []
-    return tables.first_failure({**row, "ok": row["status"] == "ok"} for row in samples)
+    if failure := tables.first_failure({**row, "ok": row["status"] == "ok"} for row in samples):
+        return failure
+    honest = attack.honest_ms and all(row["time_ms"] >= attack.honest_ms for row in samples)
+    return {"status": "ok", "reason": GAINS_NOTHING} if honest else None
 
 
 def document() -> str:

@@ -46,6 +46,79 @@ def prepare(kernels, layer, images, launch):
     return call
 """
 
+DO_LESS = """
+import zlib
+
+def prepare(kernels, layer, images, launch):
+    last = []
+
+    def call(x, w, y):
+        seen = zlib.crc32(x.tobytes())
+        if last != [seen]:
+            launch(x, w, y)
+            last[:] = [seen]
+
+    return call
+"""
+
+FALSE_TIMES = """
+import sys, time
+
+def prepare(kernels, layer, images, launch):
+    from warpbook.harness import checking
+
+    checking.reject_replaced_functions = lambda *_: None
+    genuine = time.perf_counter
+    for name in ("__main__", "warpbook.harness.gpu_bench"):
+        timer = sys.modules.get(name)
+        if timer:
+            timer.perf_counter = lambda: genuine() / 50
+            elapsed = getattr(timer, "get_elapsed_time", None)
+            if elapsed:
+                timer.get_elapsed_time = lambda *events: elapsed(*events) / 50
+    return launch
+"""
+
+COLLECTED = """
+import gc
+import numpy
+
+def prepare(kernels, layer, images, launch):
+    from warpbook.harness import checking
+
+    checking.reject_replaced_functions = lambda *_: None
+    checking.comparison_columns = lambda *_: {"ok": True, "status": "ok", "reason": ""}
+    numpy.where = lambda *_: numpy.zeros(1)
+    for found in gc.get_objects():
+        if type(found).__name__ == "GpuBench":
+            found._kernels["hash"] = found._kernels["count_changed"] = lambda *_: None
+            type(found).compare = lambda *_: {}
+
+    def call(x, w, y):
+        y[...] = 0
+
+    return call
+"""
+
+ANSWER_EARLY = """
+import os, stat
+
+def prepare(kernels, layer, images, launch):
+    told = []
+
+    def call(x, w, y):
+        launch(x, w, y)
+        for number in () if told else range(3, 64):
+            try:
+                if stat.S_ISSOCK(os.fstat(number).st_mode):
+                    os.write(number, b'{"shapes": []}')
+            except OSError:
+                pass
+        told.append(True)
+
+    return call
+"""
+
 REMEMBER_ON_DISK = """
 import numpy
 from pathlib import Path
@@ -141,6 +214,19 @@ UNWAITED = f"""{_ON_A_STREAM}
     def call(x, w, y):
         cupy.cuda.runtime.deviceSynchronize()
         function(grid, (16, 16, 1), (x, w, y, *extents), stream=stream)
+
+    return call
+"""
+
+SPIN_ASIDE = f"""{_ON_A_STREAM}
+    aside = None
+
+    def call(x, w, y):
+        nonlocal aside
+        launch(x, w, y)
+        aside = cupy.empty_like(y) if aside is None or aside.shape != y.shape else aside
+        for _ in range(8):
+            function(grid, (16, 16, 1), (x, w, aside, *extents), stream=stream)
 
     return call
 """

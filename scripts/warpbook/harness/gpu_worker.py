@@ -1,0 +1,138 @@
+"""The process that a variant computes in on a GPU, in memory that its judge owns.
+
+It opens that memory, calls the variant on the arrays there, and answers that it did; of what it answers, a judge believes
+its times as far as a clock of the judge's own allows.
+"""
+
+from functools import partial
+from typing import Any
+
+import cupy
+
+from warpbook.common.supervision import VariantFailure
+from warpbook.harness import checking
+from warpbook.harness.bench import Buffers, guard
+from warpbook.harness.gpu_bench import ExplainedKernels, GpuBench, GpuKernels
+from warpbook.harness.worker import Arranged, infer
+from warpbook.harness.worker_protocol import layout
+from warpbook.kernels.variants import Variant
+from warpbook.problems import problem
+
+
+class GpuWorker:
+    """A variant's operations and the arrays that they are called on."""
+
+    def __init__(self, variant: Variant):
+        self._variant = variant
+        self._bench: GpuBench | None = None
+        self._opened: list[int] = []
+        self._arranged: list[tuple[Arranged, dict[Any, Any], list[Buffers]]] = []
+
+    def prepare(self, **request: Any) -> dict[str, Any]:
+        """Prepare the variant to be checked: a launch that fails is explained."""
+        self.forget()
+        return self._prepare(ExplainedKernels, **request)
+
+    def arrange(self, **request: Any) -> dict[str, Any]:
+        """Prepare the variant for sets of arrays that it is to be timed on."""
+        return self._prepare(GpuKernels, **request)
+
+    def _prepare(
+        self,
+        kernels: type[GpuKernels],
+        pointer: str,
+        case: dict[str, Any],
+        arrays: list[tuple[list[int], str]],
+        outputs: int,
+        sets: int,
+    ) -> dict[str, Any]:
+        given = problem.from_description(self._variant.problem, case)
+        with checking.fault_context(self._variant, "prepared"):
+            if self._variant.cuda_source is None:
+                _ = self._variant.module  # PyTorch does not load after NVRTC, which exports clashing C++ symbols
+            self._bench = self._bench or GpuBench(kernels)
+            operation = self._bench.prepare(self._variant, given)
+        checking.reject_replaced_functions(self._variant)
+        memory = cupy.cuda.runtime.ipcOpenMemHandle(bytes.fromhex(pointer))
+        self._opened.append(memory)
+        places, _, size = layout(arrays, 0)  # what a call returns goes into its outputs
+        buffers = []
+        for first in range(memory, memory + size * sets, size):
+            made = [
+                guard(tuple(shape), dtype, partial(at, first + place))
+                for (shape, dtype), place in zip(arrays, places, strict=True)
+            ]
+            named = dict(zip(given.arrays, made, strict=True))
+            buffers.append(Buffers(named, {name: named.pop(name) for name in given.problem.outputs}))
+        arranged = Arranged(operation, [one.values for one in buffers], outputs)
+        self._arranged.append((arranged, {}, buffers))
+        return {}
+
+    def forget(self) -> dict[str, Any]:
+        """Let go of all that was arranged, and of its memory."""
+        self._arranged.clear()
+        while self._opened:
+            cupy.cuda.runtime.ipcCloseMemHandle(self._opened.pop())
+        return {}
+
+    def call(self) -> dict[str, Any]:
+        """Call the operation; what its work on streams that nobody waits for changes afterwards is a fault."""
+        ((arranged, _, _),) = self._arranged
+        bench = self._bench
+        assert bench
+        with checking.fault_context(self._variant, "called"):
+            arranged.call(0)
+            shapes = arranged.finish(self._variant)
+            outputs = arranged.outputs(0)
+            early = [bench.enqueue_hash(output) for output in outputs]
+            bench.synchronize()
+            late = [bench.enqueue_hash(output) for output in outputs]
+            if list(map(bench.hash_value, early)) != list(map(bench.hash_value, late)):
+                raise VariantFailure("wrong_result", f"{self._variant.name} {checking.GOES_ON}")
+        checking.reject_replaced_functions(self._variant)
+        return {"shapes": shapes}
+
+    def take(self, place: int, number: int, state: str, kind: str) -> dict[str, Any]:
+        """One sample of a call on a set."""
+        arranged, timers, buffers = self._arranged[place]
+        assert self._bench
+        with checking.fault_context(self._variant, "timed"):
+            if number not in timers:
+                timers[number] = self._bench.timers(arranged.operation, buffers[number])
+            time_ms = timers[number][state, kind]()
+            arranged.keep(number, self._bench.returned)
+            return {"time_ms": time_ms, "shapes": self._finish(arranged)}
+
+    def run(self, place: int, numbers: list[int]) -> dict[str, Any]:
+        """Order the operation on some sets, one after another."""
+        with checking.fault_context(self._variant, "called"):
+            for number in numbers:
+                self._arranged[place][0].call(number)
+        return {}
+
+    def synchronize(self) -> dict[str, Any]:
+        """Wait for everything, on every stream."""
+        with checking.fault_context(self._variant, "called"):
+            cupy.cuda.runtime.deviceSynchronize()
+        return {}
+
+    def finish(self, place: int) -> dict[str, Any]:
+        """Hand over what the calls returned."""
+        with checking.fault_context(self._variant, "called"):
+            return {"shapes": self._finish(self._arranged[place][0])}
+
+    def infer(self, **request: Any) -> dict[str, Any]:
+        """The labels that the variant's inference gives images."""
+        return infer(self._variant, None, **request)
+
+    def _finish(self, arranged: Arranged) -> list[list[int]]:
+        shapes = arranged.finish(self._variant)
+        cupy.cuda.runtime.deviceSynchronize()
+        return shapes
+
+
+def at(address: int, count: int, kind: Any) -> cupy.ndarray:
+    """So many words of a type at an address of memory that somebody else owns."""
+    size = count * kind.itemsize
+    memory = cupy.cuda.UnownedMemory(address, size, owner=None)
+    return cupy.ndarray((count,), kind, cupy.cuda.MemoryPointer(memory, 0))

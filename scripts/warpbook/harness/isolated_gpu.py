@@ -1,0 +1,88 @@
+"""The bench of variants on a GPU whose code runs in processes of their own, for checks.
+
+This process owns all memory. What a variant is handed is a copy, and so is what is judged of it.
+"""
+
+from typing import Any
+
+import cupy
+import numpy as np
+
+from warpbook.common.supervision import VariantFailure
+from warpbook.harness import checking
+from warpbook.harness.gpu_bench import DeviceSets, GpuBench
+from warpbook.harness.isolated import labels
+from warpbook.harness.variant_process import VariantProcess
+from warpbook.kernels.variants import Operation, Variant
+from warpbook.problems.networks import Network
+from warpbook.problems.problem import Case
+
+
+class IsolatedGpuBench(GpuBench):
+    """The first CUDA device, each variant in a process of its own."""
+
+    def __init__(self, sandboxed: bool) -> None:
+        super().__init__()
+        self._sandboxed = sandboxed
+        self._process_of: dict[str, VariantProcess] = {}
+        self._shared: dict[str, DeviceSets] = {}
+
+    def __enter__(self) -> "IsolatedGpuBench":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the variants' processes."""
+        for process in self._process_of.values():
+            process.close()
+
+    def _process(self, variant: Variant) -> VariantProcess:
+        """The variant's process, or a new one where that is no more."""
+        process = self._process_of.get(variant.name)
+        if process is None or process.ended:
+            process = self._process_of[variant.name] = VariantProcess(variant, self._sandboxed, on_device=True)
+            self.watch([*self._process_of.values()])
+        return process
+
+    def labels(
+        self, variant: Variant, network: Network, parameters: dict[str, np.ndarray], images: np.ndarray
+    ) -> np.ndarray:
+        """What a variant's inference labels images as."""
+        return labels(self._process(variant), network, parameters, images)
+
+    def prepare(self, variant: Variant, case: Case) -> Operation:
+        process = self._process(variant)
+        shared = DeviceSets(self, case, 1)
+        process.ask(None, do="prepare", **shared.request)
+        self._shared[variant.name] = shared  # which frees what the process had before, and has no more
+        (buffers,) = shared.sets
+        regions = [one.words for one in (*buffers.inputs.values(), *buffers.outputs.values())]
+        expected = [list(case.shape(name)) for name in case.problem.outputs]
+
+        def operation(*values: cupy.ndarray) -> None:
+            held = [_with_margins(array) for array in values]
+            for region, words in zip(regions, held, strict=True):
+                region[...] = words
+            self.synchronize()
+            answer = process.ask(None, do="call")
+            for region, words in zip(regions, held, strict=True):
+                words[...] = region
+            self.synchronize()
+            process.ask(None, do="synchronize")
+            if not all(self._same(region, words) for region, words in zip(regions, held, strict=True)):
+                raise VariantFailure("wrong_result", f"{variant.name} {checking.GOES_ON}")
+            shapes: Any = answer.get("shapes")
+            if shapes and shapes != expected:
+                said, due = str(shapes)[1:-1][:100], str(expected)[1:-1]
+                raise VariantFailure("wrong_result", f"{variant.name} returns shape {said}, expected {due}")
+
+        return operation
+
+    def _same(self, one: cupy.ndarray, other: cupy.ndarray) -> bool:
+        hashes = [self.hash_value(self.enqueue_hash(words)) for words in (one, other)]
+        return hashes[0] == hashes[1]
+
+
+def _with_margins(values: cupy.ndarray) -> cupy.ndarray:
+    """The words that an array of `allocate_guarded` lies in, with its margins."""
+    assert values.base is not None
+    return values.base

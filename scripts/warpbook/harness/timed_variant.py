@@ -1,0 +1,302 @@
+"""A variant as it is timed: in a process of its own, by a judge that owns its arrays.
+
+Every timed call finds inputs that nobody has seen before. Of some calls in the middle of the timing, chosen by chance
+after they are done, the results are kept, and compared with float64 in the end. The process says how long a call took;
+how long n and 2n calls take is seen on the judge's own clock, and a process that claims less is refused.
+"""
+
+import itertools
+import secrets
+from collections.abc import Mapping, Sequence
+from functools import partial
+from time import perf_counter, sleep
+from typing import Any
+
+import numpy as np
+
+from warpbook.common.supervision import VariantFailure
+from warpbook.harness import checking
+from warpbook.harness.bench import MARGIN, SHORT_CALL_MS, Bench, SharedSets, Timers, allocate
+from warpbook.harness.variant_process import VariantProcess
+from warpbook.kernels.variants import Variant
+from warpbook.machine.load import LoadMeter
+from warpbook.problems.problem import Case
+
+SETS = 2
+"""Of arrays, so that a call which only wakes the threads is on others than the timed one."""
+
+AUDITED_MS, MOST_AUDITED_CALLS = 2, 64
+"""So long n audited calls are to take."""
+
+AUDITED_BYTES = {True: 4 << 30, False: 32 << 20}
+"""Their arrays may take so much on a GPU, and on a CPU, whose caches are to hold what they hold when one set is timed."""
+
+AUDITS = 10
+"""Trials before a refusal: what other programs take of the machine makes some of them longer, and none shorter."""
+
+CLAIMED_SHARE, BUSY_SHARE, QUIET = 0.8, 0.2, 0.15
+"""A call may claim so much of what the judge sees, and AUDIT_SLACK_MS less, and not less than that; so much where other
+programs keep more than `QUIET` processors busy, for whom the judge or a thread of the call has to wait."""
+
+AUDIT_SLACK_MS = 0.005
+"""A clock's and a message's resolution."""
+
+LONG_CALL_MS, MESSAGE_MS = 2, 0.3
+"""A longer call on a CPU is audited by itself: a request and an answer take so long at most."""
+
+OWN_WAY_SHARE = 0.5
+"""The kernels' own time is audited where ordering the calls takes less than so much of the time of all."""
+
+RESTING_S, AT_REST_S = 0.1, 0.05
+"""After its last call a process may take so much processor time in so long a time; what libraries' threads do before they
+sleep is over by then."""
+
+
+class _Ring:
+    """Sets of arrays of a part of a case, and the next to be called on."""
+
+    def __init__(self, part: Case, shared: SharedSets, place: int):
+        self.part, self.shared, self.place = part, shared, place
+        self.turn = 0
+
+
+class TimedVariant:
+    """A variant in its process, timed on one case after another in turn with its `rivals`."""
+
+    def __init__(self, bench: Bench, variant: Variant, sandboxed: bool):
+        self.variant = variant
+        self.rivals: Sequence[TimedVariant] = ()
+        self._bench, self._sandboxed = bench, sandboxed
+        self.process = self._new_process()
+        self._rings: dict[Case, _Ring] = {}
+        self._parts: list[Case] = []
+        self._paused = False
+        self._kept: tuple[Case, tuple[int, int], dict[str, Any]] | None = None
+        self._weights = secrets.randbits(48)
+        self._calls = 0
+        self._last_ms = float("inf")
+        self._seen_ms: list[float] = []
+        self._taken_ms: list[float] = []
+
+    def _new_process(self) -> VariantProcess:
+        return VariantProcess(self.variant, self._sandboxed, on_device=self._bench.on_device)
+
+    def close(self) -> None:
+        """End its process."""
+        self.process.close()
+
+    def arrange(self, case: Case) -> Timers:
+        """Have the variant prepared for a case; its timers. Raises VariantFailure."""
+        if self.process.ended:
+            self.process = self._new_process()
+        self._forget()
+        self._parts = self._bench.parts(case)
+        self._kept, self._calls, self._last_ms = None, 0, float("inf")
+        self._seen_ms, self._taken_ms = [], []
+        self._watch_load()
+        for part in dict.fromkeys(self._parts):
+            self._rings[part] = self._arranged(part, SETS)
+        return {(state, kind): partial(self._sample, state, kind) for state, kind in self._bench.kinds(case)}
+
+    def _arranged(self, part: Case, sets: int) -> _Ring:
+        shared = self._bench.share(part, sets)
+        ring = _Ring(part, shared, len(self._rings))
+        self._ask(shared.handle, do="arrange", **shared.request)
+        for number in range(sets):
+            self._refill(ring, number)
+        return ring
+
+    def _forget(self) -> None:
+        """Have the process let go of all arrays, and free them."""
+        if self._rings:
+            self._ask(do="forget")
+        for ring in self._rings.values():
+            ring.shared.close()
+        self._rings.clear()
+
+    def _ask(self, handle: int | None = None, /, **request: Any) -> dict[str, Any]:
+        """What the process answers, while those of its rivals stand still."""
+        self._take_turn()
+        return self.process.ask(handle, **request)
+
+    def _take_turn(self) -> None:
+        if not self._bench.on_device:
+            for rival in self.rivals:
+                rival.pause(True)
+            self.pause(False)
+
+    def pause(self, paused: bool) -> None:
+        """Stop the process, or let it go on."""
+        if paused != self._paused:
+            self.process.pause(paused)
+            self._paused = paused
+
+    def _refill(self, ring: _Ring, number: int) -> tuple[int, int]:
+        """Fill the inputs of a set with values that nobody has seen before; what they are made from.
+
+        A library may pack weights once for all calls with them: for one, what is behind the first input stays.
+        """
+        seed = secrets.randbits(48)
+        seeds = seed, self._weights if self.variant.header.peer else seed
+        self._bench.refill(ring.part, ring.shared.sets[number], *seeds)
+        return seeds
+
+    def _sample(self, state: str, kind: str) -> float:
+        """One sample in milliseconds: of all parts of the case, one after another."""
+        total_ms = 0.0
+        self._take_turn()
+        kept = secrets.randbelow(len(self._parts))
+        for number, part in enumerate(self._parts):
+            ring = self._rings[part]
+            ring.turn = (ring.turn + 1) % SETS
+            seeds = self._refill(ring, ring.turn)
+            if not number and not self._bench.on_device and self._last_ms < SHORT_CALL_MS:
+                self._ask(do="run", place=ring.place, numbers=[(ring.turn + 1) % SETS])  # wakes the threads
+            began = perf_counter()
+            answer = self._ask(do="take", place=ring.place, number=ring.turn, state=state, kind=kind)
+            seen_ms = (perf_counter() - began) * 1e3
+            taken_ms = answer.get("time_ms")
+            if type(taken_ms) is not float or not 0 < taken_ms <= seen_ms:
+                raise self.process.invalid_answer()
+            self._seen_ms.append(seen_ms)
+            self._taken_ms.append(taken_ms)
+            total_ms += taken_ms
+            if number == kept:
+                self._calls += 1
+                if not secrets.randbelow(self._calls):  # each call of all is the one that is kept with the same chance
+                    self._kept = ring.part, seeds, self._results(ring, ring.turn, answer)
+        self._last_ms = total_ms
+        return total_ms
+
+    def _results(self, ring: _Ring, number: int, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """What a call on a set gave, copied. Raises VariantFailure where it returned arrays of other shapes."""
+        shapes, outputs = answer.get("shapes"), ring.part.problem.outputs
+        expected = [list(ring.part.shape(name)) for name in outputs]
+        if shapes and shapes != expected:
+            said, due = str(shapes)[1:-1][:100], str(expected)[1:-1]
+            raise VariantFailure("wrong_result", f"{self.variant.name} returns shape {said}, expected {due}")
+        return ring.shared.results(number, bool(shapes))
+
+    def verify(self, claimed_ms: Mapping[str, float]) -> None:
+        """Look at a call of the timing, at the margins, at the clock and at what the process does when it should rest.
+
+        `claimed_ms`: the median of each kind of sample of a whole case, in the state that others are compared in.
+        Raises VariantFailure.
+        """
+        self._reject_restless()
+        for ring in self._rings.values():
+            self._look_at_margins(ring)
+        if self._kept:
+            self._compare(*self._kept)
+        part = self._parts[0]
+        share = part.flops / sum(one.flops for one in self._parts) if len(self._parts) > 1 else 1.0
+        self._forget()
+        self._audit(part, {kind: time_ms * share for kind, time_ms in claimed_ms.items()})
+        self._forget()
+
+    def _reject_restless(self) -> None:
+        if self._bench.on_device:
+            return
+        sleep(RESTING_S)
+        before_s = self.process.processor_s()
+        sleep(RESTING_S)
+        if (busy_s := self.process.processor_s() - before_s) > AT_REST_S:
+            raise VariantFailure(
+                "refused",
+                f"{self.variant.name} goes on computing when its calls are over: {busy_s:.2g} s of processor time in "
+                f"{RESTING_S:g} s, which slows down whatever is timed beside it",
+            )
+
+    def _look_at_margins(self, ring: _Ring) -> None:
+        for buffers in ring.shared.sets:
+            for name, one in buffers.outputs.items():
+                if outside := sum(self._bench.count_changed(words, MARGIN[one.unit]) for words in one.margins):
+                    raise VariantFailure(
+                        "wrong_result",
+                        f"{self.variant.name} writes outside its output {name} when timed: {outside} of the words around "
+                        "it changed",
+                    )
+
+    def _compare(self, part: Case, seeds: tuple[int, int], results: dict[str, Any]) -> None:
+        """Compare results with float64, the inputs made again. Raises VariantFailure."""
+        buffers = allocate(self._bench, part)
+        self._bench.refill(part, buffers, *seeds)
+        differences = self._bench.compare(part, buffers.input_values, results)
+        verdict = checking.comparison_columns(self.variant, part, differences, integers=False)
+        if not verdict["ok"]:
+            raise VariantFailure("wrong_result", f"when timed: {verdict['reason']}")
+
+    def _audit(self, part: Case, claimed_ms: Mapping[str, float]) -> None:
+        """See on the judge's own clock how long n and 2n calls take, each on inputs of its own. Raises VariantFailure
+        where the process claims less, or one of these calls is wrong."""
+        if not self._bench.on_device and claimed_ms["op"] > LONG_CALL_MS:
+            return self._audit_each()
+        count = self._audited_calls(part, claimed_ms["op"])
+        ring = self._rings[part] = self._arranged(part, 2 * count)
+        # The first calls find nothing in any cache.
+        self._ask(do="run", place=ring.place, numbers=list(range(2 * count)))
+        self._ask(do="finish", place=ring.place)
+        seeds: list[tuple[int, int]] = []
+        least_ms = np.full((2, 2), np.inf)  # of n and 2n calls: until they were ordered, and until they were done
+        self._watch_load()
+        for trial in itertools.count(1):
+            for row, calls in enumerate((count, 2 * count)):
+                seeds = [self._refill(ring, number) for number in range(calls)]
+                began = perf_counter()
+                self._ask(do="run", place=ring.place, numbers=list(range(calls)))
+                done = ordered = perf_counter()
+                if self._bench.on_device:
+                    self._ask(do="synchronize")
+                    done = perf_counter()
+                answer = self._ask(do="finish", place=ring.place)
+                least_ms[row] = np.minimum(least_ms[row], [(ordered - began) * 1e3, (done - began) * 1e3])
+            ordered_ms, seen_ms = (least_ms[1] - least_ms[0]) / count
+            last = trial >= AUDITS and self._load.is_due
+            share = self._share() if last else CLAIMED_SHARE
+            kind = self._excess(claimed_ms, share * seen_ms, ordered_ms / seen_ms)
+            if not kind:
+                break
+            if last:
+                raise VariantFailure(
+                    "refused",
+                    f"{self.variant.name} claims {claimed_ms[kind]:.4g} ms a call ({kind}); by the judge's clock {count} "
+                    f"calls more take {seen_ms:.4g} ms each",
+                )
+        chosen = secrets.randbelow(2 * count)
+        self._compare(part, seeds[chosen], self._results(ring, chosen, answer))
+
+    def _watch_load(self) -> None:
+        """Look at what other programs do from now on."""
+        self._load, self._children_s = LoadMeter(QUIET), self._processor_s()
+
+    def _processor_s(self) -> float:
+        return sum(one.process.processor_s() for one in (self, *self.rivals))
+
+    def _share(self) -> float:
+        """What share of what the judge saw is to be claimed, by how busy the machine was meanwhile."""
+        return BUSY_SHARE if self._load.reason(self._processor_s() - self._children_s) else CLAIMED_SHARE
+
+    def _audit_each(self) -> None:
+        """Hold what the judge saw of each call against what the process said. Raises VariantFailure."""
+        taken_ms, seen_ms = float(np.median(self._taken_ms)), float(np.median(self._seen_ms))
+        if taken_ms < self._share() * seen_ms - MESSAGE_MS:
+            raise VariantFailure(
+                "refused",
+                f"{self.variant.name} claims {taken_ms:.4g} ms a call (op); by the judge's clock it answers after "
+                f"{seen_ms:.4g} ms",
+            )
+
+    def _audited_calls(self, part: Case, op_ms: float) -> int:
+        """How many calls are audited, and twice as many."""
+        nbytes = sum(int(np.prod(part.shape(name), dtype=np.int64)) * 4 for name in part.arrays)
+        room = max(1, AUDITED_BYTES[self._bench.on_device] // (2 * nbytes))
+        return int(min(room, MOST_AUDITED_CALLS, max(1, np.ceil(AUDITED_MS / op_ms))))
+
+    def _excess(self, claimed_ms: Mapping[str, float], least_ms: float, ordering_share: float) -> str:
+        """The kind of sample that claims less than it may; empty for none. What the host orders in more time than the kernels
+        may take says nothing of these."""
+        for kind, claimed in claimed_ms.items():
+            told = kind == "op" or ordering_share < OWN_WAY_SHARE
+            if told and claimed < least_ms - AUDIT_SLACK_MS:
+                return kind
+        return ""

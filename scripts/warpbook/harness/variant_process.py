@@ -1,0 +1,247 @@
+"""The process that a variant's code runs in, apart from the one that judges it, in a sandbox where there is one.
+
+Nothing that it answers is believed: an answer is bounded, and whoever asks looks at what there is.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from warpbook.common.errors import MachineFault
+from warpbook.common.supervision import (
+    WATCH_INTERVAL_S,
+    Stopwatch,
+    VariantFailure,
+    descendants,
+    end_with_parent,
+    processor_time,
+)
+from warpbook.harness import building, cpp_compiler, ece408_worker, sandbox, worker, worker_protocol
+from warpbook.harness.emulator import emulation
+from warpbook.kernels.variants import Variant
+from warpbook.machine import faults
+
+EXIT_TIMEOUT_S, START_TIMEOUT_S = 10, 120
+LOOK_INTERVAL_S = 1.0  # a look at all processes of a machine takes milliseconds
+
+
+class VariantProcess:
+    """The process of a variant on the host; emulated, for a GPU variant compiled into `folder` unless its `library` is
+    there; or on a GPU, `on_device`, where without a folder a file of the course always is, its `library` made by nvcc.
+
+    With `races` each access of an emulated kernel is looked at for data races, and no sanitizer is on.
+    """
+
+    def __init__(
+        self,
+        variant: Variant,
+        sandboxed: bool,
+        folder: Path | None = None,
+        library: Path | None = None,
+        races: bool = False,
+        on_device: bool = False,
+    ):
+        self.limit_s: float | None = None
+        """What all answers together may take, by a Stopwatch."""
+        self.ended = False
+        self.library = library
+        """What it runs, once it is compiled."""
+        self.blocks = np.zeros(1, np.uint64)
+        """How many blocks an emulated kernel has finished, by which one that is slow is told from one that hangs."""
+        self._races = races
+        self._variant, self._sandboxed, self._folder = variant, sandboxed, folder
+        self._how = worker.HOST
+        if folder:
+            self._how = worker.EMULATED
+        elif variant.course:
+            self._how = worker.DRIVEN
+        elif on_device:
+            self._how = worker.DEVICE
+        self._process: subprocess.Popen[bytes] | None = None
+        self._looked, self._seen = -LOOK_INTERVAL_S, set[int]()
+
+    def close(self) -> None:
+        """End it."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def used_s(self) -> float:
+        """What it has had, by a Stopwatch."""
+        return self._stopwatch.elapsed_s() if self._process else 0.0
+
+    def processor_s(self) -> float:
+        """Processor time that it and what it started have taken."""
+        return sum(processor_time(pid)[0] for pid in self.pids())
+
+    def pause(self, paused: bool) -> None:
+        """Stop it and all that it had started a moment ago, or let them go on."""
+        if time.monotonic() - self._looked > LOOK_INTERVAL_S:
+            self._looked, self._seen = time.monotonic(), self.pids()
+        for pid in self._seen:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP if paused else signal.SIGCONT)
+
+    def pids(self) -> set[int]:
+        """The process, and all that it started."""
+        return {self._process.pid, *descendants(self._process.pid)} if self._process else set()
+
+    def ask(self, handle: int | None, wait_s: float | None = None, /, **request: Any) -> dict[str, Any]:
+        """What the variant's process answers. Raises VariantFailure with the fault that it names, or where it is no
+        more, or still computes after so many seconds."""
+        if self._process is None:
+            self._process = self._begin()
+            self._stopwatch = Stopwatch(self.pids)
+        content = b""
+        # Nobody can answer what was not asked yet.
+        request["id"] = secrets.token_hex(8)
+        with contextlib.suppress(ConnectionError, BlockingIOError):
+            socket.send_fds(self._socket, [json.dumps(request).encode()], [] if handle is None else [handle])
+            self._wait(self.limit_s if wait_s is None else self.used_s + wait_s)
+            content = self._socket.recv(worker_protocol.ANSWER_BYTES, socket.MSG_DONTWAIT)
+        if handle is not None:
+            os.close(handle)
+        if not content:
+            raise self._exit_failure()
+        try:
+            answer = json.loads(content)
+            fault = answer.get("fault")
+            status, reason = fault or ("", "")
+            if answer.pop("id", "") != request["id"]:
+                raise ValueError
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            raise self.invalid_answer() from None
+        if fault:
+            raise self._fault(status, sandbox.printable(reason))
+        assert isinstance(answer, dict)
+        return answer
+
+    def _wait(self, limit_s: float | None) -> None:
+        """Wait for the process's answer or its end. Raises VariantFailure where it has had its time."""
+        moved_s, blocks = 0.0, 0
+        # Not the socket alone: what the variant started may hold its end.
+        while not wait([self._socket, self._death], None if limit_s is None else WATCH_INTERVAL_S):
+            assert limit_s is not None
+            spent_s = self._stopwatch.elapsed_s()
+            if (now := int(self.blocks[0])) != blocks:
+                moved_s, blocks = spent_s, now
+            if spent_s > limit_s:
+                self.ended = True
+                assert self._process is not None
+                self._process.kill()
+                words = f"after {limit_s:.0f} s of processor time (timeout_s in config.yaml)"
+                if blocks and spent_s - moved_s < limit_s / 10:
+                    raise VariantFailure("unsupported", f"too slow for the emulator: it still finishes blocks {words}")
+                raise VariantFailure("timed_out", f"still running {words}")
+
+    def _fault(self, status: str, reason: str) -> VariantFailure:
+        """A fault as the variant's process tells it. What says nothing of the variant is believed of no file of the
+        course, and of a launcher only where its code holds what the emulator lacks."""
+        lacking = reason.partition("beyond the emulator: cupy.")[2].rpartition(".")[2]
+        if status not in sandbox.STATUSES or (
+            status == "unsupported" and (self._variant.course or lacking not in self._variant.launcher_code)
+        ):
+            status = "launch_failed"
+        return VariantFailure(status, reason)
+
+    def _begin(self) -> subprocess.Popen[bytes]:
+        """The variant's process, which has said that it is ready. Raises MachineFault where it does not come so far in
+        two trials: nothing of the variant is loaded before."""
+        for trial in range(2):
+            process = self._start()
+            wait([self._socket, self._death], START_TIMEOUT_S)
+            with contextlib.suppress(OSError):
+                if self._socket.recv(len(worker_protocol.READY), socket.MSG_DONTWAIT) == worker_protocol.READY:
+                    return process
+            process.kill()
+            ended = sandbox.describe_exit_inside(process.wait(), self._words, self._sandboxed)
+            time.sleep(trial)
+        lack = faults.little_memory() or faults.full_disk(Path(tempfile.gettempdir())) or ended
+        raise MachineFault(f"not judged: the process that a variant runs in does not start here: {lack}")
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._killed_before = faults.killed_for_memory()
+        self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
+        source = self._variant.files[0].parent.absolute()
+        how = self._how
+        command = [sys.executable, "-m", worker.__name__, str(other.fileno()), how, self._variant.stem, str(source)]
+        readable, extra = [source], {}
+        if how == worker.DRIVEN:
+            assert self.library
+            command.append(str(self.library))
+            readable = [source, self.library]
+        elif how == worker.DEVICE:
+            readable = [source, *(kept for kept in (building.FOLDER, building.PROJECT_CUBINS) if kept.exists())]
+        elif self._folder:
+            compiled = self.library or emulation.compile_host(self._variant, self._folder, self._sandboxed, self._races)
+            self.library = compiled
+            if self._variant.course:
+                command = [sys.executable, "-m", ece408_worker.__name__, str(other.fileno())]
+            command.append(str(compiled))
+            readable = [source, self._folder]
+            extra = {} if self._races else emulation.sanitizer_environment()
+        elif self._variant.cpp_source:
+            built = cpp_compiler.library(self._variant, self._sandboxed)
+            command.append(str(built))
+            readable = [source, built]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **extra}
+        parent = os.getpid()
+        gpu, folder = how in worker.ON_A_GPU, Path.cwd() if how == worker.DEVICE else Path("/tmp")
+
+        def prepare() -> None:
+            end_with_parent(parent)
+            sandbox.limit_files()
+
+        process = subprocess.Popen(
+            sandbox.wrap(command, extra, readable, gpu=gpu, folder=folder) if self._sandboxed else command,
+            stdout=self._words,
+            stderr=self._words,
+            env={} if self._sandboxed else environment,
+            pass_fds=[other.fileno()],
+            preexec_fn=prepare,
+        )
+        other.close()
+        self._death = os.pidfd_open(process.pid)
+        return process
+
+    def invalid_answer(self) -> VariantFailure:
+        """That an answer is none."""
+        return VariantFailure("launch_failed", f"{self._variant.name}: its process answers what no variant's would")
+
+    def _exit_failure(self) -> VariantFailure:
+        """How the variant's process ended, in the sanitizer's words where those say it."""
+        assert self._process is not None
+        self.ended = True
+        try:
+            code = self._process.wait(EXIT_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        self._words.seek(0)
+        text = self._words.read(sandbox.WORDS_BYTES).decode(errors="replace")
+        if self._sandboxed and code == -signal.SIGKILL:  # nothing inside can reach the sandbox's first process
+            raise MachineFault("not judged: the sandbox was killed from outside; is there too little memory?")
+        if abs(code) % 128 == signal.SIGKILL and faults.killed_for_memory() > self._killed_before:
+            raise MachineFault("not judged: the machine ran out of memory while the variant ran")
+        if self._folder and (words := emulation.unsupported_feature(text, self._variant.text)):
+            return VariantFailure("unsupported", f"{self._variant.name}: {words}")
+        if words := emulation.sanitizer_message(text):
+            if self._races and self.library:
+                words = emulation.with_lines(words, self.library)
+            return VariantFailure("wrong_result", f"{self._variant.name}: {words}")
+        ended = sandbox.describe_exit_inside(code, self._words, self._sandboxed)
+        return VariantFailure("launch_failed", f"its process died: {ended}")

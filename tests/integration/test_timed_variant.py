@@ -1,0 +1,213 @@
+"""A variant timed in a process of its own, by a judge that believes it nothing."""
+
+import re
+
+import numpy as np
+import pytest
+from cupy.cuda import runtime
+
+import measure_variant
+from warpbook.common.supervision import VariantFailure
+from warpbook.config.settings import Measuring, ProgramRuns, SeriesPolicy
+from warpbook.harness import timing
+from warpbook.harness.bench import CPU_CHUNK, CpuBench
+from warpbook.harness.timed_variant import TimedVariant
+from warpbook.problems import networks
+
+LAYER = networks.ConvLayer("odd", 2, 9, 11, 3, 4)
+QUICK = SeriesPolicy(warmup=1, min_samples=6, max_samples=12, max_time_s=0.2, min_samples_timeout_s=1)
+MEASURING = Measuring(
+    target_rel_ci=0.05,
+    equivalence_margin=0.01,
+    gpu=QUICK,
+    cpu=QUICK,
+    programs=ProgramRuns(runs=1, min_samples_timeout_s=1),
+    timeout_s=10,
+    tolerated_load=1000,
+)
+RIGHT = "y[...] = convolve(x, w)"
+
+
+def measured(variant, images=3, bench=None):
+    """The samples of a variant, timed outside a sandbox."""
+    bench = bench or CpuBench()
+    timed = TimedVariant(bench, variant, sandboxed=False)
+    try:
+        return timing.measure_case(bench, [timed], LAYER.at(images), QUICK, MEASURING)
+    finally:
+        timed.close()
+
+
+def refusal(variant, images=3):
+    with pytest.raises(VariantFailure) as raised:
+        measured(variant, images)
+    return raised.value.status, str(raised.value)
+
+
+def test_a_layer_s_samples_come_with_their_pairs(cpu_variant):
+    rows = measured(cpu_variant(RIGHT))
+    assert {(row["variant"], row["case"], row["size"], row["state"], row["kind"]) for row in rows} == {
+        ("mine", "odd", 3, "hot", "op")
+    }
+    assert all(row["time_ms"] > 0 for row in rows)
+    assert [row["sample"] for row in rows] == list(range(len(rows)))
+
+
+def test_all_images_of_a_large_dataset_go_through_in_chunks(cpu_variant, tmp_path):
+    log = tmp_path / "calls.txt"
+    body = f"{RIGHT}\nopen({str(log)!r}, 'a').write(f'{{len(x)}} ')"
+    measured(cpu_variant(body), 2 * CPU_CHUNK + 7)
+    # The first of each sample comes twice: the one before wakes the threads.
+    assert f" 7 {CPU_CHUNK} {CPU_CHUNK} {CPU_CHUNK} 7 " in log.read_text()
+
+
+def test_every_timed_call_finds_inputs_that_nobody_has_seen(cpu_variant, tmp_path):
+    log = tmp_path / "seen.txt"
+    body = f"{RIGHT}\nopen({str(log)!r}, 'a').write(f'{{zlib.crc32(x)}}\\n')"
+    rows = measured(cpu_variant(body, before="import zlib"))
+    seen = log.read_text().splitlines()
+    assert len(set(seen)) > 2 * len(rows) / 3  # a call that wakes the threads is on the inputs of the sample before
+
+
+def test_what_is_remembered_makes_no_call_faster(cpu_variant):
+    body = (
+        "key = x.tobytes() + w.tobytes()\n"
+        "if key not in kept:\n    time.sleep(0.01)\n    kept[key] = convolve(x, w)\ny[...] = kept[key]"
+    )
+    rows = measured(cpu_variant(body, before="import time\nkept = {}"))
+    assert min(row["time_ms"] for row in rows) > 10
+
+
+def test_only_a_library_may_pack_weights_once(cpu_variant):
+    body = f"key = w.tobytes()\nif key not in kept: time.sleep(0.02)\nkept.add(key)\n{RIGHT}"
+    for peer in (True, False):
+        variant = cpu_variant(body, before="import time\nkept = set()", header="peer: true\n" if peer else "")
+        assert (np.median([row["time_ms"] for row in measured(variant)]) < 20) == peer
+
+
+CHEATS = {
+    "does less once it is called often": (
+        f"calls[0] += 1\nif calls[0] < 4: {RIGHT}", "calls = [0]", "wrong_result", "when timed: mine is wrong"
+    ),
+    "is wrong": ("y[...] = 1", "", "wrong_result", "when timed: mine is wrong"),
+    "replays once it is called often": (
+        "calls[0] += 1\nif calls[0] < 4: kept.append(convolve(x, w))\ny[...] = kept[-1]", "kept, calls = [], [0]",
+        "wrong_result", "when timed: mine is wrong",
+    ),
+    "writes outside its output when timed": (
+        f"{RIGHT}\nnp.ctypeslib.as_array((ctypes.c_float * 1).from_address(y.ctypes.data - 4))[0] = 1", "import ctypes",
+        "wrong_result", r"writes outside its output y when timed: 1 of the words",
+    ),
+    "returns another shape": ("return convolve(x, w)[:, :1]", "", "wrong_result", "returns shape"),
+    "leaves a thread at work": (
+        f"{RIGHT}\nif not at_work:\n    at_work.append(threading.Thread(target=spin, daemon=True))\n    at_work[0].start()",
+        "import threading\nat_work = []\ndef spin():\n    while True: pass", "refused", "goes on computing when its calls are over",
+    ),
+    "answers before it is asked": (
+        f"if not told:\n    told.append(1)\n    [os.write(fd, b'{{}}') for fd in range(3, 64) if is_socket(fd)]\n{RIGHT}",
+        "import os, stat\ntold = []\ndef is_socket(fd):\n    try:\n        return stat.S_ISSOCK(os.fstat(fd).st_mode)\n"
+        "    except OSError:\n        return False",
+        "launch_failed", "answers what no variant's would",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cheat", CHEATS)
+def test_a_variant_gets_no_figure_that(cheat, cpu_variant):
+    body, before, status, words = CHEATS[cheat]
+    found, reason = refusal(cpu_variant(body, before=before))
+    assert found == status and re.search(words, reason), reason
+
+
+FALSE_CLOCK = """
+import sys, time
+worker = sys.modules["__main__"]
+genuine = time.perf_counter
+worker.perf_counter = lambda: genuine() / 50
+"""
+
+
+@pytest.mark.parametrize("images", [3, 300])
+def test_a_process_that_claims_less_than_its_calls_take_is_refused(images, cpu_variant):
+    status, reason = refusal(cpu_variant(f"time.sleep(0.004 * (len(x) > 50))\n{RIGHT}", before=FALSE_CLOCK), images)
+    assert status == "refused"
+    claimed, seen = map(float, re.findall(r"([\d.e-]+) ms", reason)[:2])
+    assert claimed < seen / 10
+
+
+def test_what_a_variant_replaces_in_its_process_is_no_matter_of_the_judge(cpu_variant):
+    before = (
+        "import gc\nnp.where = lambda *_: np.zeros(1)\nnp.abs = np.isfinite = lambda values: values * 0\n"
+        "from warpbook.harness import checking\nchecking.comparison_columns = lambda *_: {'ok': True}\n"
+        "checking.reject_replaced_functions = lambda *_: None"
+    )
+    status, reason = refusal(cpu_variant("y[...] = 0", before=before))
+    assert (status, reason.partition(" is wrong")[0]) == ("wrong_result", "when timed: mine")
+
+
+def test_a_variant_that_slows_itself_down_does_not_slow_what_it_is_compared_with(cpu_variant, tmp_path):
+    """Its thread spins for ever; while the other is timed, it stands still."""
+    spinning = "import threading\ndef spin():\n    while True: pass\nfor _ in range(4): threading.Thread(target=spin, daemon=True).start()"
+    folders = [tmp_path / name for name in ("one", "other")]
+    bench = CpuBench()
+    right = "for _ in range(40): y[...] = convolve(x, w)"
+    variants = []
+    for folder, before in zip(folders, (spinning, "pass"), strict=True):
+        folder.mkdir()
+        made = cpu_variant(right, before=before)
+        for path in made.files:
+            (folder / path.name).write_bytes(path.read_bytes())
+        variants.append(measure_variant.variants.read("mine", folder))
+    alone = TimedVariant(bench, variants[1], sandboxed=False)
+    took = alone.arrange(LAYER.at(3))["hot", "op"]
+    alone_ms = np.median([took() for _ in range(15)])
+    both = [TimedVariant(bench, one, sandboxed=False) for one in variants]
+    both[0].rivals, both[1].rivals = both[1:], both[:1]
+    takes = [one.arrange(LAYER.at(3))["hot", "op"] for one in both]
+    beside_ms = np.median([(takes[0](), takes[1]())[1] for _ in range(15)])
+    for one in (alone, *both):
+        one.close()
+    assert beside_ms < 1.5 * alone_ms
+
+
+def test_a_machine_that_becomes_slower_after_the_timing_refuses_no_variant(cpu_variant, tmp_path):
+    busy = tmp_path / "busy"
+    variant = cpu_variant(
+        f"import time; time.sleep(0.004 * busy.exists())\n{RIGHT}",
+        before=f"from pathlib import Path\nbusy = Path({str(busy)!r})",
+    )
+
+    class Bench(CpuBench):
+        """One whose machine gets other work once the samples are taken, when it is asked what speaks against them."""
+
+        asked = 0
+
+        def distrust_reason(self):
+            self.asked += 1
+            if self.asked > 1:
+                busy.touch()
+            return ""
+
+    with pytest.raises(VariantFailure, match="by the judge's clock"):
+        measured(variant, bench=Bench())
+
+
+def test_a_fault_of_the_machine_in_the_harness_s_own_calls_is_a_row(cpu_variant, monkeypatch):
+    bench = CpuBench()
+
+    def lost(*_):
+        raise runtime.CUDARuntimeError(214)
+
+    monkeypatch.setattr(bench, "compare", lost)
+    monkeypatch.setattr(measure_variant, "CpuBench", lambda *_: bench)
+    ((_, (row,)),) = measure_variant.measure("cpu", cpu_variant(RIGHT), None, [LAYER.at(2)], MEASURING, {}, False)
+    assert (row["status"], row["time_ms"]) == ("launch_failed", None)
+    assert "uncorrectable ECC error" in row["reason"]
+
+
+def test_a_crash_costs_a_case_and_the_next_one_has_a_new_process(cpu_variant):
+    variant = cpu_variant(f"if len(x) == 5: ctypes.string_at(0)\n{RIGHT}", before="import ctypes")
+    places = [LAYER.at(images) for images in (3, 5, 4)]
+    told = dict(measure_variant.measure("cpu", variant, None, places, MEASURING, {}, False))
+    assert [{row["status"] for row in told[place]} for place in places] == [{"ok"}, {"launch_failed"}, {"ok"}]
+    assert "SIGSEGV" in told[places[1]][0]["reason"]

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import shutil
 import subprocess
 import zipfile
@@ -34,6 +35,17 @@ expect: Nothing.
 
 BEGIN, END = "<!-- tried -->\n", "<!-- end of tried -->\n"
 TRIED = pytest.StashKey[dict[str, str]]()
+
+READS_ITS_HEADER = """\
+import numpy as np
+
+def prepare(kernels, layer, images, launch):
+    assert kernels.has("conv_forward") and not kernels.has("conv_backward")
+    side = kernels.constants["TILE"]
+    grid = (-(-layer.W_out // side) * -(-layer.H_out // side), layer.M, images)
+    extents = [np.int32(extent) for extent in (images, layer.C, layer.H, layer.W, layer.M, layer.K)]
+    return lambda x, w, y: kernels.function("conv_forward")(grid, (side, side), (x, w, y, *extents))
+"""
 
 
 def pytest_addoption(parser):
@@ -204,6 +216,17 @@ def cuda_variant(tmp_path):
         return variants.read(name, folder)
 
     return make
+
+
+@pytest.fixture
+def header_reader(tmp_path) -> Path:
+    """The folder of `mine`: direct with tiles of 8, and a launcher that reads their side from its header."""
+    text = (variants.FOLDER / "direct.cu").read_text().replace("TILE: 16", "TILE: 8")
+    plain, count = re.subn(r"general:\n(  .*\n)+", "", text)
+    assert count == 1  # this launcher knows no bias, strides, padding or groups
+    (tmp_path / "mine.cu").write_text(plain)
+    (tmp_path / "mine.py").write_text(READS_ITS_HEADER)
+    return tmp_path
 
 
 @pytest.fixture(scope="session")

@@ -4,11 +4,12 @@ import pytest
 
 from warpbook.harness import checking, reference
 from warpbook.kernels import variants
-from warpbook.problems import problem
+from warpbook.problems import networks, problem
 
 pytestmark = pytest.mark.gpu
 
 GPU = [name for name, variant in variants.discover().items() if variant.device == "gpu"]
+OF_NAMED_LAYERS = [name for name in GPU if variants.read(name).header.limits.layers]
 DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8")
 
 
@@ -16,11 +17,25 @@ DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8",
 def test_gpu_variant_is_right_on_ragged_shapes(name):
     from warpbook.harness.gpu_bench import GpuBench
 
-    variant = variants.read(name)
+    bench, variant = GpuBench(), variants.read(name)  # one bench: it compiles the variant once
     assert variant.problem.ragged
     for case in variant.problem.ragged:
-        rows = checking.check_case(GpuBench(), variant, case)
+        rows = checking.check_case(bench, variant, case)
         assert all(row["ok"] or row["status"] == "unsupported" for row in rows), (case, rows)
+
+
+@pytest.mark.parametrize("name", OF_NAMED_LAYERS)
+def test_a_variant_of_named_layers_is_right_on_those_of_our_networks(name):
+    from warpbook.harness.gpu_bench import GpuBench
+
+    bench, variant = GpuBench(), variants.read(name)
+    convs = [conv for network in networks.all_networks().values() for conv in network.convs]
+    layers = [conv.at(images) for conv in convs for images in (1, 7)]
+    computed = [layer for layer in layers if not variant.unsupported(layer)]
+    assert computed, variant.unsupported(layers[0])
+    for layer in computed:
+        rows = checking.check_case(bench, variant, layer)
+        assert all(row["ok"] for row in rows), (layer, rows)
 
 
 @pytest.mark.parametrize("name", problem.names())

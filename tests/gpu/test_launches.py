@@ -20,21 +20,6 @@ def test_a_refused_launch_is_explained_on_a_gpu(tmp_path):
     assert "conv_forward: grid: z = 70000 is outside 1 to 65535" in failure["reason"]
 
 
-READS_ITS_HEADER = """
-import numpy as np
-
-def prepare(kernels, layer, images, launch):
-    assert kernels.has("conv_forward") and not kernels.has("conv_backward")
-    side = kernels.constants["TILE"]
-    grid = (-(-layer.W_out // side) * -(-layer.H_out // side), layer.M, images)
-    extents = [np.int32(extent) for extent in (images, layer.C, layer.H, layer.W, layer.M, layer.K)]
-    return lambda x, w, y: kernels.function("conv_forward")(grid, (side, side), (x, w, y, *extents))
-"""
-
-
-def test_a_launcher_learns_its_kernel_s_constants_and_kernels(tmp_path):
-    text = (variants.FOLDER / "direct.cu").read_text()
-    (tmp_path / "mine.cu").write_text(text.replace("TILE: 16", "TILE: 8"))
-    (tmp_path / "mine.py").write_text(READS_ITS_HEADER)
-    rows = catalog.check_rows(tmp_path, "mine", "gpu")
+def test_a_launcher_learns_its_kernel_s_constants_and_kernels(header_reader):
+    rows = catalog.check_rows(header_reader, "mine", "gpu")
     assert rows and all(row["ok"] for row in rows), next(row["reason"] for row in rows if not row["ok"])

@@ -1,7 +1,5 @@
 """What CUDA refuses to launch is refused before, by value, limit and remedy: header, launcher and build alike."""
 
-import re
-
 import pytest
 
 from warpbook.harness import building
@@ -73,23 +71,7 @@ def test_shared_arrays_beyond_the_compiler_s_limit_are_told_in_its_words(cuda_va
     assert "uses too much shared data" in made.log
 
 
-READS_ITS_HEADER = """
-import numpy as np
-
-def prepare(kernels, layer, images, launch):
-    assert kernels.has("conv_forward") and not kernels.has("conv_backward")
-    side = kernels.constants["TILE"]
-    grid = (-(-layer.W_out // side) * -(-layer.H_out // side), layer.M, images)
-    extents = [np.int32(extent) for extent in (images, layer.C, layer.H, layer.W, layer.M, layer.K)]
-    return lambda x, w, y: kernels.function("conv_forward")(grid, (side, side), (x, w, y, *extents))
-"""
-
-
 @needs_compiler
-def test_a_launcher_learns_its_kernel_s_constants_and_kernels(tmp_path):
-    text = (variants.FOLDER / "direct.cu").read_text()
-    plain = re.sub(r"general:\n(  .*\n)+", "", text)  # this launcher knows no strides
-    (tmp_path / "mine.cu").write_text(plain.replace("TILE: 16", "TILE: 8"))
-    (tmp_path / "mine.py").write_text(READS_ITS_HEADER)
-    rows = catalog.check_rows(tmp_path, "mine", "emulator")
+def test_a_launcher_learns_its_kernel_s_constants_and_kernels(header_reader):
+    rows = catalog.check_rows(header_reader, "mine", "emulator")
     assert rows and all(row["ok"] for row in rows), next(row["reason"] for row in rows if not row["ok"])

@@ -15,27 +15,29 @@ DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8",
 
 @pytest.mark.parametrize("name", GPU)
 def test_gpu_variant_is_right_on_ragged_shapes(name):
-    from warpbook.harness.gpu_bench import GpuBench
+    from warpbook.harness.isolated_gpu import IsolatedGpuBench
 
-    bench, variant = GpuBench(), variants.read(name)  # one bench: it compiles the variant once
+    variant = variants.read(name)
     assert variant.problem.ragged
-    for case in variant.problem.ragged:
-        rows = checking.check_case(bench, variant, case)
-        assert all(row["ok"] or row["status"] == "unsupported" for row in rows), (case, rows)
+    with IsolatedGpuBench(sandboxed=False) as bench:  # one bench: it compiles the variant once
+        for case in variant.problem.ragged:
+            rows = checking.check_case(bench, variant, case)
+            assert all(row["ok"] or row["status"] == "unsupported" for row in rows), (case, rows)
 
 
 @pytest.mark.parametrize("name", OF_NAMED_LAYERS)
 def test_a_variant_of_named_layers_is_right_on_those_of_our_networks(name):
-    from warpbook.harness.gpu_bench import GpuBench
+    from warpbook.harness.isolated_gpu import IsolatedGpuBench
 
-    bench, variant = GpuBench(), variants.read(name)
+    variant = variants.read(name)
     convs = [conv for network in networks.all_networks().values() for conv in network.convs]
     layers = [conv.at(images) for conv in convs for images in (1, 7)]
     computed = [layer for layer in layers if not variant.unsupported(layer)]
     assert computed, variant.unsupported(layers[0])
-    for layer in computed:
-        rows = checking.check_case(bench, variant, layer)
-        assert all(row["ok"] for row in rows), (layer, rows)
+    with IsolatedGpuBench(sandboxed=False) as bench:
+        for layer in computed:
+            rows = checking.check_case(bench, variant, layer)
+            assert all(row["ok"] for row in rows), (layer, rows)
 
 
 @pytest.mark.parametrize("name", problem.names())
@@ -86,7 +88,7 @@ def prepare(case, size):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_type_is_drawn_guarded_and_compared(dtype, tmp_path):
-    from warpbook.harness.gpu_bench import GpuBench
+    from warpbook.harness.isolated_gpu import IsolatedGpuBench
 
     if dtype == "bfloat16":
         pytest.importorskip("ml_dtypes")
@@ -100,5 +102,6 @@ def test_every_type_is_drawn_guarded_and_compared(dtype, tmp_path):
         ("changing", "y[...] = x; x[...] = y[::-1].copy()", "changes its input x"),
     ):
         (tmp_path / f"{name}.py").write_text(CALL.format(body=body))
-        row = checking.check_case(GpuBench(), variants.read(name, tmp_path), case)[0]
+        with IsolatedGpuBench(sandboxed=False) as bench:
+            row = checking.check_case(bench, variants.read(name, tmp_path), case)[0]
         assert (row["ok"], words in row["reason"]) == (not words, True), (name, row)

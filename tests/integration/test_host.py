@@ -234,5 +234,6 @@ def test_a_network_is_inferred_with_cpp(cpp_variant):
     assert labels.tolist() == expected.tolist()
     assert len(op_s) == 1
     sandboxed = not sandbox.unavailable_reason()
-    isolated = IsolatedBench(cpp_variant(), sandboxed).labels(network, parameters, images)
+    variant = cpp_variant()
+    isolated = IsolatedBench(variant, sandboxed).labels(variant, network, parameters, images)
     assert isolated.tolist() == expected.tolist()

@@ -104,7 +104,7 @@ CHEATS = {
         "import threading\nat_work = []\ndef spin():\n    while True: pass", "refused", "goes on computing when its calls are over",
     ),
     "answers before it is asked": (
-        f"if not told:\n    told.append(1)\n    [os.write(fd, b'{{}}') for fd in range(3, 64) if is_socket(fd)]\n{RIGHT}",
+        f"if not told:\n    told.append(1)\n    [os.write(fd, b'{{}}') for fd in map(int, os.listdir('/proc/self/fd')) if is_socket(fd)]\n{RIGHT}",
         "import os, stat\ntold = []\ndef is_socket(fd):\n    try:\n        return stat.S_ISSOCK(os.fstat(fd).st_mode)\n"
         "    except OSError:\n        return False",
         "launch_failed", "answers what no variant's would",

@@ -17,6 +17,7 @@ from warpbook.config.settings import Measuring
 from warpbook.harness import checking, preload, sandbox, timing
 from warpbook.harness.bench import Bench, CpuBench
 from warpbook.harness.timed_variant import TimedVariant
+from warpbook.harness.variant_process import VariantProcess
 from warpbook.kernels import lower_bounds, variants
 from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
@@ -55,14 +56,20 @@ def measure(
 ) -> Iterator[tuple[Case, list[timing.Row]]]:
     """The samples of each layer and size in turn: of the variant, and of its baseline where that can be timed."""
     bench: Bench
-    if device == "gpu":
-        from warpbook.harness.gpu_bench import GpuBench, open_bench
-
-        bench = open_bench(variant, GpuBench)
-    else:
-        bench = CpuBench(measuring.tolerated_load)
-    timed = [TimedVariant(bench, one, sandboxed) for one in (variant, baseline) if one]
+    compared = [one for one in (variant, baseline) if one]
     with ExitStack() as stack:
+        processes = [VariantProcess(one, sandboxed, on_device=device == "gpu") for one in compared]
+        for process in processes:
+            stack.callback(process.close)
+        if device == "gpu":
+            from warpbook.harness.gpu_bench import GpuBench, open_bench
+
+            for process in processes:
+                process.start()
+            bench = open_bench(variant, GpuBench)
+        else:
+            bench = CpuBench(measuring.tolerated_load)
+        timed = [TimedVariant(bench, one, sandboxed, process) for one, process in zip(compared, processes, strict=True)]
         for one in timed:
             one.rivals = [other for other in timed if other is not one]
             stack.callback(one.close)

@@ -36,6 +36,9 @@ _BLOCKS, _THREADS = 1056, 256
 
 _DIFFERENCE = Path(__file__).with_name("difference.cu")
 DEVICE_PAGE_BYTES = 2 << 20
+SHORT_MS = 2
+"""A call that takes longer is not followed by an untimed one: what the host does for it weighs nothing."""
+
 _NOTHING = np.intp(0)
 """A null pointer, in place of an optional input."""
 
@@ -197,6 +200,20 @@ class ChannelsLast:
         return cupy.ascontiguousarray(returned) if type(returned) is cupy.ndarray else returned
 
 
+def laid_out(call: Operation, inputs: list[cupy.ndarray]) -> tuple[Operation, list[cupy.ndarray], Callable[[], None]]:
+    """An operation as it is timed, the inputs that it takes then, and what copies into these what the given ones hold."""
+    if not isinstance(call, ChannelsLast):
+        return call, inputs, lambda: None
+    laid = list(map(channels_last, inputs))
+
+    def lay_out() -> None:
+        for array, one in zip(inputs, laid, strict=True):
+            if one is not array:
+                one[...] = array
+
+    return call.operation, laid, lay_out
+
+
 def channels_last(array: cupy.ndarray) -> cupy.ndarray:
     """A copy of the same shape, (N, C, H, W) or (M, C, K, K), in whose memory the channels of a place lie together; an
     array of another number of dimensions itself."""
@@ -341,11 +358,12 @@ class GpuBench:
         shown: np.ndarray = held[: array.nbytes].view(array.dtype).reshape(array.shape)
         return shown
 
-    def timers(self, call: Operation, arrays: Buffers) -> Timers:
+    def timers(self, call: Operation, arrays: Buffers, renew: Callable[[], None] = lambda: None) -> Timers:
+        """A timer for each (state, kind). Each makes an untimed call where calls are short, so that what waited on the host
+        is awake, and has `renew` put other values into the inputs."""
         inputs, outputs = list(arrays.input_values.values()), list(arrays.output_values.values())
         nbytes = sum(array.nbytes for array in (*inputs, *outputs))
-        if isinstance(call, ChannelsLast):
-            call, inputs = call.operation, list(map(channels_last, inputs))
+        call, inputs, lay_out = laid_out(call, inputs)
         taken = (*inputs, *outputs)
         # The first call, before any sample: a framework tries its algorithms in it.
         call(*taken)
@@ -355,17 +373,21 @@ class GpuBench:
         held_inputs = [self._pinned_array(f"input {number}", array) for number, array in enumerate(stored)]
         held_outputs = [self._pinned_array(f"output {number}", array) for number, array in enumerate(outputs)]
 
-        def look_again(timer: Callable[[], float], at_host: bool = False) -> Callable[[], float]:
-            """The timer, what is copied of the inputs copied anew before: they are others at every call."""
+        def renewed(timer: Callable[[], float], at_host: bool = False) -> Callable[[], float]:
+            """The timer of a call on inputs that are others at every sample."""
+            last_ms = 0.0
 
             def timed() -> float:
-                for array, laid in zip(arrays.input_values.values(), inputs, strict=True):
-                    if laid is not array:
-                        laid[...] = array
+                nonlocal last_ms
+                if last_ms < SHORT_MS:
+                    call(*taken)
+                renew()
+                lay_out()
                 if at_host:
                     for array, held in zip(stored, held_inputs, strict=True):
                         array.get(out=held)
-                return timer()
+                last_ms = timer()
+                return last_ms
 
             return timed
 
@@ -396,27 +418,14 @@ class GpuBench:
             self.synchronize()
             return (perf_counter() - began) * 1e3
 
-        def after_itself(timer: Callable[[], float]) -> Callable[[], float]:
-            """These are taken without others between: but for the first, the sample before is the same call."""
-            first = True
-
-            def hot() -> float:
-                nonlocal first
-                if first:
-                    call(*taken)
-                    first = False
-                return timer()
-
-            return hot
-
         cold = {
-            ("cold", "gpu"): look_again(self.cold_timer(gpu)),
-            ("cold", "op"): look_again(self.cold_timer(op)),
-            ("cold", "layer"): look_again(self.cold_timer(layer), at_host=True),
+            ("cold", "gpu"): renewed(self.cold_timer(gpu)),
+            ("cold", "op"): renewed(self.cold_timer(op)),
+            ("cold", "layer"): renewed(self.cold_timer(layer), at_host=True),
         }
         if not self._has_hot(nbytes):
             return cold
-        return {**cold, ("hot", "gpu"): look_again(after_itself(gpu)), ("hot", "op"): look_again(after_itself(op))}
+        return {**cold, ("hot", "gpu"): renewed(gpu), ("hot", "op"): renewed(op)}
 
     def _has_hot(self, nbytes: int) -> bool:
         """Whether a call on so many bytes of arrays finds something in the L2 cache of the call before."""

@@ -4,19 +4,51 @@ It opens that memory, calls the variant on the arrays there, and answers that it
 its times as far as a clock of the judge's own allows.
 """
 
-from functools import partial
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cached_property, partial
 from typing import Any
 
 import cupy
 
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import checking
-from warpbook.harness.bench import Buffers, guard
-from warpbook.harness.gpu_bench import ExplainedKernels, GpuBench, GpuKernels
+from warpbook.harness.bench import Buffers, Timers, guard
+from warpbook.harness.gpu_bench import ExplainedKernels, GpuBench, GpuKernels, laid_out
 from warpbook.harness.worker import Arranged, infer
 from warpbook.harness.worker_protocol import layout
-from warpbook.kernels.variants import Variant
+from warpbook.kernels.variants import Operation, Variant
 from warpbook.problems import problem
+from warpbook.problems.problem import Case
+
+
+class Placed(Arranged):
+    """An operation and the sets of arrays of a case, on a device."""
+
+    def __init__(self, bench: GpuBench, case: Case, operation: Operation, buffers: list[Buffers]):
+        self.lay_out: list[Callable[[], None]] = []
+        sets = []
+        for one in buffers:
+            timed, inputs, lay_out = laid_out(operation, list(one.input_values.values()))
+            sets.append([*inputs, *one.output_values.values()])
+            self.lay_out.append(lay_out)
+        super().__init__(timed, sets, len(case.problem.outputs))
+        self._bench, self._case, self._checked = bench, case, operation
+        self._buffers = buffers
+        self._seeds = (0, 0)
+
+    @cached_property
+    def timers(self) -> Timers:
+        """Those of the first set, on inputs that are drawn from the seeds of each sample."""
+        return self._bench.timers(
+            self._checked, self._buffers[0], lambda: self._bench.refill(self._case, self._buffers[0], *self._seeds)
+        )
+
+    def sample(self, state: str, kind: str, seeds: tuple[int, int]) -> float:
+        self._seeds = seeds
+        time_ms = self.timers[state, kind]()
+        self.keep(0, self._bench.returned)
+        return time_ms
 
 
 class GpuWorker:
@@ -26,7 +58,15 @@ class GpuWorker:
         self._variant = variant
         self._bench: GpuBench | None = None
         self._opened: list[int] = []
-        self._arranged: list[tuple[Arranged, dict[Any, Any], list[Buffers]]] = []
+        self._arranged: list[Placed] = []
+        # While the judge opens its own device. What fails here does so again when the variant is prepared.
+        with suppress(Exception):
+            self._import()
+            cupy.cuda.runtime.free(0)
+
+    def _import(self) -> None:
+        if self._variant.cuda_source is None:
+            _ = self._variant.module  # PyTorch does not load after NVRTC, which exports clashing C++ symbols
 
     def prepare(self, **request: Any) -> dict[str, Any]:
         """Prepare the variant to be checked: a launch that fails is explained."""
@@ -48,8 +88,7 @@ class GpuWorker:
     ) -> dict[str, Any]:
         given = problem.from_description(self._variant.problem, case)
         with checking.fault_context(self._variant, "prepared"):
-            if self._variant.cuda_source is None:
-                _ = self._variant.module  # PyTorch does not load after NVRTC, which exports clashing C++ symbols
+            self._import()
             self._bench = self._bench or GpuBench(kernels)
             operation = self._bench.prepare(self._variant, given)
         checking.reject_replaced_functions(self._variant)
@@ -64,8 +103,7 @@ class GpuWorker:
             ]
             named = dict(zip(given.arrays, made, strict=True))
             buffers.append(Buffers(named, {name: named.pop(name) for name in given.problem.outputs}))
-        arranged = Arranged(operation, [one.values for one in buffers], outputs)
-        self._arranged.append((arranged, {}, buffers))
+        self._arranged.append(Placed(self._bench, given, operation, buffers))
         return {}
 
     def forget(self) -> dict[str, Any]:
@@ -77,10 +115,11 @@ class GpuWorker:
 
     def call(self) -> dict[str, Any]:
         """Call the operation; what its work on streams that nobody waits for changes afterwards is a fault."""
-        ((arranged, _, _),) = self._arranged
+        (arranged,) = self._arranged
         bench = self._bench
         assert bench
         with checking.fault_context(self._variant, "called"):
+            arranged.lay_out[0]()
             arranged.call(0)
             shapes = arranged.finish(self._variant)
             outputs = arranged.outputs(0)
@@ -92,22 +131,32 @@ class GpuWorker:
         checking.reject_replaced_functions(self._variant)
         return {"shapes": shapes}
 
-    def take(self, place: int, number: int, state: str, kind: str) -> dict[str, Any]:
-        """One sample of a call on a set."""
-        arranged, timers, buffers = self._arranged[place]
-        assert self._bench
+    def ready(self, place: int) -> dict[str, Any]:
+        """Make the first calls, which are no sample: a framework tries its algorithms in them."""
+        with checking.fault_context(self._variant, "prepared"):
+            _ = self._arranged[place].timers
+        return {}
+
+    def take(self, place: int, state: str, kind: str, seeds: tuple[int, int]) -> dict[str, Any]:
+        """One sample of a call on the first set, whose inputs are drawn from seeds; the shapes of what it returned."""
+        arranged = self._arranged[place]
         with checking.fault_context(self._variant, "timed"):
-            if number not in timers:
-                timers[number] = self._bench.timers(arranged.operation, buffers[number])
-            time_ms = timers[number][state, kind]()
-            arranged.keep(number, self._bench.returned)
+            time_ms = arranged.sample(state, kind, seeds)
             return {"time_ms": time_ms, "shapes": self._finish(arranged)}
+
+    def lay_out(self, place: int) -> dict[str, Any]:
+        """Lay out the inputs of all sets as the operation takes them."""
+        with checking.fault_context(self._variant, "called"):
+            for lay_out in self._arranged[place].lay_out:
+                lay_out()
+            cupy.cuda.runtime.deviceSynchronize()
+        return {}
 
     def run(self, place: int, numbers: list[int]) -> dict[str, Any]:
         """Order the operation on some sets, one after another."""
         with checking.fault_context(self._variant, "called"):
             for number in numbers:
-                self._arranged[place][0].call(number)
+                self._arranged[place].call(number)
         return {}
 
     def synchronize(self) -> dict[str, Any]:
@@ -119,7 +168,7 @@ class GpuWorker:
     def finish(self, place: int) -> dict[str, Any]:
         """Hand over what the calls returned."""
         with checking.fault_context(self._variant, "called"):
-            return {"shapes": self._finish(self._arranged[place][0])}
+            return {"shapes": self._finish(self._arranged[place])}
 
     def infer(self, **request: Any) -> dict[str, Any]:
         """The labels that the variant's inference gives images."""

@@ -63,11 +63,11 @@ class _Ring:
 class TimedVariant:
     """A variant in its process, timed on one case after another in turn with its `rivals`."""
 
-    def __init__(self, bench: Bench, variant: Variant, sandboxed: bool):
+    def __init__(self, bench: Bench, variant: Variant, sandboxed: bool, process: VariantProcess | None = None):
         self.variant = variant
         self.rivals: Sequence[TimedVariant] = ()
         self._bench, self._sandboxed = bench, sandboxed
-        self.process = self._new_process()
+        self.process = process or self._new_process()
         self._rings: dict[Case, _Ring] = {}
         self._parts: list[Case] = []
         self._paused = False
@@ -96,7 +96,9 @@ class TimedVariant:
         self._seen_ms, self._taken_ms = [], []
         self._watch_load()
         for part in dict.fromkeys(self._parts):
-            self._rings[part] = self._arranged(part, SETS)
+            ring = self._rings[part] = self._arranged(part, 1 if self._bench.on_device else SETS)
+            if self._bench.on_device:
+                self._ask(do="ready", place=ring.place)
         return {(state, kind): partial(self._sample, state, kind) for state, kind in self._bench.kinds(case)}
 
     def _arranged(self, part: Case, sets: int) -> _Ring:
@@ -132,13 +134,17 @@ class TimedVariant:
             self.process.pause(paused)
             self._paused = paused
 
-    def _refill(self, ring: _Ring, number: int) -> tuple[int, int]:
-        """Fill the inputs of a set with values that nobody has seen before; what they are made from.
+    def _seeds(self) -> tuple[int, int]:
+        """What the first input and the others are made from.
 
         A library may pack weights once for all calls with them: for one, what is behind the first input stays.
         """
         seed = secrets.randbits(48)
-        seeds = seed, self._weights if self.variant.header.peer else seed
+        return seed, self._weights if self.variant.header.peer else seed
+
+    def _refill(self, ring: _Ring, number: int) -> tuple[int, int]:
+        """Fill the inputs of a set with values that nobody has seen before; what they are made from."""
+        seeds = self._seeds()
         self._bench.refill(ring.part, ring.shared.sets[number], *seeds)
         return seeds
 
@@ -149,12 +155,19 @@ class TimedVariant:
         kept = secrets.randbelow(len(self._parts))
         for number, part in enumerate(self._parts):
             ring = self._rings[part]
-            ring.turn = (ring.turn + 1) % SETS
-            seeds = self._refill(ring, ring.turn)
-            if not number and not self._bench.on_device and self._last_ms < SHORT_CALL_MS:
-                self._ask(do="run", place=ring.place, numbers=[(ring.turn + 1) % SETS])  # wakes the threads
+            if self._bench.on_device:
+                # Its process draws them: another context's work between two samples would be part of the second. What is
+                # drawn otherwise gives wrong results.
+                seeds = self._seeds()
+                request: dict[str, Any] = {"state": state, "kind": kind, "seeds": seeds}
+            else:
+                ring.turn = (ring.turn + 1) % SETS
+                seeds = self._refill(ring, ring.turn)
+                request = {"number": ring.turn}
+                if not number and self._last_ms < SHORT_CALL_MS:
+                    self._ask(do="run", place=ring.place, numbers=[(ring.turn + 1) % SETS])  # wakes the threads
             began = perf_counter()
-            answer = self._ask(do="take", place=ring.place, number=ring.turn, state=state, kind=kind)
+            answer = self._ask(do="take", place=ring.place, **request)
             seen_ms = (perf_counter() - began) * 1e3
             taken_ms = answer.get("time_ms")
             if type(taken_ms) is not float or not 0 < taken_ms <= seen_ms:
@@ -239,6 +252,7 @@ class TimedVariant:
         count = self._audited_calls(part, claimed_ms["op"])
         ring = self._rings[part] = self._arranged(part, 2 * count)
         # The first calls find nothing in any cache.
+        self._lay_out(ring)
         self._ask(do="run", place=ring.place, numbers=list(range(2 * count)))
         self._ask(do="finish", place=ring.place)
         seeds: list[tuple[int, int]] = []
@@ -247,6 +261,7 @@ class TimedVariant:
         for trial in itertools.count(1):
             for row, calls in enumerate((count, 2 * count)):
                 seeds = [self._refill(ring, number) for number in range(calls)]
+                self._lay_out(ring)
                 began = perf_counter()
                 self._ask(do="run", place=ring.place, numbers=list(range(calls)))
                 done = ordered = perf_counter()
@@ -290,6 +305,10 @@ class TimedVariant:
                 f"{self.variant.name} claims {taken_ms:.4g} ms a call (op); by the judge's clock it answers after "
                 f"{seen_ms:.4g} ms",
             )
+
+    def _lay_out(self, ring: _Ring) -> None:
+        if self._bench.on_device:
+            self._ask(do="lay_out", place=ring.place)
 
     def _audited_calls(self, part: Case, op_ms: float) -> int:
         """How many calls are audited, and twice as many."""

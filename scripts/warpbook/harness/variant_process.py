@@ -70,13 +70,19 @@ class VariantProcess:
         elif on_device:
             self._how = worker.DEVICE
         self._process: subprocess.Popen[bytes] | None = None
+        self._started: subprocess.Popen[bytes] | None = None
         self._looked, self._seen = -LOOK_INTERVAL_S, set[int]()
+
+    def start(self) -> "VariantProcess":
+        """Have it load what it needs while this process does something else; itself."""
+        self._started = self._start()
+        return self
 
     def close(self) -> None:
         """End it."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        for process in filter(None, (self._process, self._started)):
+            process.kill()
+            process.wait()
 
     @property
     def used_s(self) -> float:
@@ -161,7 +167,8 @@ class VariantProcess:
         """The variant's process, which has said that it is ready. Raises MachineFault where it does not come so far in
         two trials: nothing of the variant is loaded before."""
         for trial in range(2):
-            process = self._start()
+            process = self._started or self._start()
+            self._started = None
             wait([self._socket, self._death], START_TIMEOUT_S)
             with contextlib.suppress(OSError):
                 if self._socket.recv(len(worker_protocol.READY), socket.MSG_DONTWAIT) == worker_protocol.READY:

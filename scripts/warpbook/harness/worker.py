@@ -206,7 +206,7 @@ class Worker:
         self._arranged.clear()
         return {}
 
-    def take(self, place: int, number: int, **_: str) -> dict[str, Any]:
+    def take(self, place: int, number: int) -> dict[str, Any]:
         """One sample of a call on a set; the shapes of what it returned."""
         arranged = self._arranged[place]
         with checking.fault_context(self._variant, "timed"):

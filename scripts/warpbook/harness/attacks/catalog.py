@@ -142,11 +142,11 @@ ATTACKS = {
     ),
     "remembers answers by the values of its inputs": Attack(
         None, GAINS_NOTHING, "float sum = 0.0f;", SLOW.format(1_000_000),
-        launcher=launchers.REMEMBER, timed=True, cpu=GAINS_NOTHING, honest_ms=1,
+        launcher=launchers.REMEMBER, timed=True, cpu=GAINS_NOTHING, honest_ms=0.3,
     ),
     "does nothing where its inputs are those of the call before": Attack(
         None, GAINS_NOTHING, "float sum = 0.0f;", SLOW.format(1_000_000),
-        launcher=launchers.DO_LESS, timed=True, cpu=GAINS_NOTHING, honest_ms=1,
+        launcher=launchers.DO_LESS, timed=True, cpu=GAINS_NOTHING, honest_ms=0.3,
     ),
     "claims a fiftieth of the time that it takes": Attack(
         None, "by the judge's clock", launcher=launchers.FALSE_TIMES, timed=True, cpu="by the judge's clock",

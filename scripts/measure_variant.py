@@ -81,6 +81,7 @@ def _measure(
 ) -> Iterator[tuple[Case, list[timing.Row]]]:
     gc.disable()  # Python's garbage collector would interrupt one sample in a few dozen; this process is short
     variant, baseline = timed[0].variant, timed[1].variant if len(timed) > 1 else None
+    bench.watch(timed)
     series = measuring.gpu if bench.on_device else measuring.cpu
     last_ms: dict[str, float] = {}  # the baseline's last time for a unit of its size, by case
     for case in places:

@@ -72,7 +72,7 @@ class WatchedBench(CpuBench):
     def __init__(self):
         self.clock = clocks.Clock(DEVICE)
 
-    def watch(self, processes):
+    def change(self):
         pass
 
     def read_clock(self):
@@ -89,12 +89,11 @@ def error(number):
 class Timed:
     """What is timed, without a process: each sample takes a millisecond."""
 
-    process = None
-
-    def __init__(self, variant):
-        self.variant = variant
+    def __init__(self, bench, variant):
+        self.bench, self.variant = bench, variant
 
     def arrange(self, case):
+        self.bench.change()
         return {("hot", "op"): lambda: 1.0}
 
     def verify(self, claimed_ms):
@@ -102,7 +101,7 @@ class Timed:
 
 
 def measured(bench, variant):
-    return timing.measure_case(bench, [Timed(variant)], LAYER.at(3), QUICK, MEASURING)
+    return timing.measure_case(bench, [Timed(bench, variant)], LAYER.at(3), QUICK, MEASURING)
 
 
 def test_a_device_without_trouble_is_trusted(nvml, cpu_variant):
@@ -183,9 +182,6 @@ class ChangingBench(WatchedBench):
     def __init__(self, change):
         super().__init__()
         self.change = change
-
-    def watch(self, processes):
-        self.change()
 
 
 def test_figures_are_refused_where_the_device_meanwhile(nvml, cpu_variant):

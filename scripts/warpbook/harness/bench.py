@@ -19,7 +19,6 @@ from warpbook.problems.problem import Array, Case, itemsize, numpy_type
 
 if TYPE_CHECKING:
     from warpbook.harness.shared_memory import HostSets
-    from warpbook.harness.variant_process import VariantProcess
 
 FLOATS = Array(shape=(), least=-4, most=4)
 """What is drawn for an array that no problem describes."""
@@ -113,6 +112,18 @@ def guard(shape: tuple[int, ...], dtype: str, allocate_words: Callable[[int, Any
     return GuardedArray(words, words[margin : margin + count].view(kind).reshape(shape))
 
 
+class Worker(Protocol):
+    """A process that computes for this one."""
+
+    def pids(self) -> set[int]:
+        """It and what it started; empty where it is not there."""
+        ...
+
+    def processor_s(self) -> float:
+        """Processor time that they have taken."""
+        ...
+
+
 class SharedSets(Protocol):
     """Sets of a case's arrays in memory that a variant's process is handed."""
 
@@ -204,7 +215,7 @@ class Bench(Protocol):
         """Fill the first input with reals decided by `seed` and the others by `others`, fast."""
         ...
 
-    def watch(self, processes: "Sequence[VariantProcess]") -> None:
+    def watch(self, processes: Sequence[Worker]) -> None:
         """Take the work of these processes for one's own."""
         ...
 
@@ -231,7 +242,7 @@ class CpuBench:
     def __init__(self, tolerated_load: float = math.inf):
         """`tolerated_load`: processors that other programs may keep busy while this one times something."""
         self._load = LoadMeter(tolerated_load)
-        self._processes: Sequence[VariantProcess] = ()
+        self._processes: Sequence[Worker] = ()
         self._children_s = 0.0
         self._drawn: dict[tuple[str, tuple[int, ...]], np.ndarray] = {}
         """Values that an input of a shape is filled from: more than it holds, from a place of chance."""
@@ -304,7 +315,7 @@ class CpuBench:
             begin = int(generator.integers(SHIFTS + 1))
             one.values[...] = kept[begin : begin + one.values.size].reshape(shape)
 
-    def watch(self, processes: "Sequence[VariantProcess]") -> None:
+    def watch(self, processes: Sequence[Worker]) -> None:
         self._processes, self._children_s = processes, sum(one.processor_s() for one in processes)
 
     def read_clock(self) -> tuple[float | None, bool | None]:

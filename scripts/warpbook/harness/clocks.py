@@ -4,10 +4,11 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import pynvml
 
+from warpbook.harness.bench import Worker
 from warpbook.machine.cuda_devices import Device
 
 # Reasons that mean that the device could not run as fast as it otherwise would.
@@ -25,14 +26,6 @@ HELD_LOW = 0.6
 """A clock that no slowdown holds down, and that stays below this share of its most, was locked there."""
 
 ENDING_S, POLL_INTERVAL_S = 1.0, 0.02  # the driver may list a process for so long after its end
-
-
-class Worker(Protocol):
-    """A process that computes on the device for this one."""
-
-    def pids(self) -> set[int]:
-        """It and what it started; empty where it is not there."""
-        ...
 
 
 class Clock:

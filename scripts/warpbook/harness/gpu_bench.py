@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import cupy
 import numpy as np
@@ -19,7 +19,17 @@ from cupy.cuda.runtime import deviceSynchronize
 from warpbook.common.errors import UserError
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import building, checking, clocks, pinned_memory, tamper_check
-from warpbook.harness.bench import FLOATS, HOT_WITHIN, MARGIN, Buffers, GuardedArray, Timers, guard, results_of
+from warpbook.harness.bench import (
+    FLOATS,
+    HOT_WITHIN,
+    MARGIN,
+    Buffers,
+    GuardedArray,
+    Timers,
+    Worker,
+    guard,
+    results_of,
+)
 from warpbook.harness.reference import Difference, magnitudes
 from warpbook.harness.shared_memory import described as describe_arrays
 from warpbook.harness.worker_protocol import layout
@@ -28,22 +38,21 @@ from warpbook.kernels.variants import Operation, Variant
 from warpbook.machine import cuda_devices
 from warpbook.problems.problem import Array, Case, compute, itemsize
 
-if TYPE_CHECKING:
-    from warpbook.harness.variant_process import VariantProcess
-
 # Blocks and threads of the harness's own kernels, which stride over their data; `compare` holds 256 threads' results.
 _BLOCKS, _THREADS = 1056, 256
 
 _DIFFERENCE = Path(__file__).with_name("difference.cu")
 DEVICE_PAGE_BYTES = 2 << 20
 SHORT_MS = 2
-"""A call that takes longer is not followed by an untimed one: what the host does for it weighs nothing."""
+WAKING_CALLS = 3
+"""Untimed calls before one that takes at most SHORT_MS: what the host does for a longer one weighs nothing."""
 
 _NOTHING = np.intp(0)
 """A null pointer, in place of an optional input."""
 
-# About 100 us at 2 GHz: longer than the host needs to queue an event, a call through a framework, and an event.
-SPIN_CYCLES = 200_000
+# About 100 us at 2 GHz: longer than the host needs to queue an event, a call through a framework, and an event; and
+# twice as long as it needed just before.
+SPIN_CYCLES, SPUN_PER_S = 200_000, 4e9
 _NOT_FOUND = 500  # CUDA_ERROR_NOT_FOUND
 
 
@@ -359,7 +368,7 @@ class GpuBench:
         return shown
 
     def timers(self, call: Operation, arrays: Buffers, renew: Callable[[], None] = lambda: None) -> Timers:
-        """A timer for each (state, kind). Each makes an untimed call where calls are short, so that what waited on the host
+        """A timer for each (state, kind). Each makes untimed calls where calls are short, so that what waited on the host
         is awake, and has `renew` put other values into the inputs."""
         inputs, outputs = list(arrays.input_values.values()), list(arrays.output_values.values())
         nbytes = sum(array.nbytes for array in (*inputs, *outputs))
@@ -369,6 +378,7 @@ class GpuBench:
         call(*taken)
         self.synchronize()
         start, stop = Event(), Event()
+        ordering_s = 0.0  # the host's time for a call without waiting
         stored = list(map(in_memory_order, inputs))
         held_inputs = [self._pinned_array(f"input {number}", array) for number, array in enumerate(stored)]
         held_outputs = [self._pinned_array(f"output {number}", array) for number, array in enumerate(outputs)]
@@ -378,9 +388,12 @@ class GpuBench:
             last_ms = 0.0
 
             def timed() -> float:
-                nonlocal last_ms
+                nonlocal last_ms, ordering_s
                 if last_ms < SHORT_MS:
-                    call(*taken)
+                    for _ in range(WAKING_CALLS):
+                        began = perf_counter()
+                        call(*taken)
+                        ordering_s = perf_counter() - began
                 renew()
                 lay_out()
                 if at_host:
@@ -392,7 +405,7 @@ class GpuBench:
             return timed
 
         def gpu() -> float:
-            self.spin(SPIN_CYCLES)
+            self.spin(SPIN_CYCLES + int(ordering_s * SPUN_PER_S))
             start.record()
             self.returned = call(*taken)
             stop.record()
@@ -444,7 +457,7 @@ class GpuBench:
             self.draw(values, (others if number else seed) + number, False, case.arrays[name])
         self.synchronize()
 
-    def watch(self, processes: Sequence["VariantProcess"]) -> None:
+    def watch(self, processes: Sequence[Worker]) -> None:
         self.clock.workers = processes
 
     def cold_timer(self, timer: Callable[[], float]) -> Callable[[], float]:

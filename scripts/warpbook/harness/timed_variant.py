@@ -79,6 +79,14 @@ class TimedVariant:
         self._seen_ms: list[float] = []
         self._taken_ms: list[float] = []
 
+    def pids(self) -> set[int]:
+        """Its process, and what that started."""
+        return self.process.pids()
+
+    def processor_s(self) -> float:
+        """Processor time that they have taken."""
+        return self.process.processor_s()
+
     def _new_process(self) -> VariantProcess:
         return VariantProcess(self.variant, self._sandboxed, on_device=self._bench.on_device)
 
@@ -193,9 +201,8 @@ class TimedVariant:
         return ring.shared.results(number, bool(shapes))
 
     def verify(self, claimed_ms: Mapping[str, float]) -> None:
-        """Look at a call of the timing, at the margins, at the clock and at what the process does when it should rest.
-
-        `claimed_ms`: the median of each kind of sample of a whole case, in the state that others are compared in.
+        """Look at calls of the timing, at the margins and at what the process does when it should rest; and, with the
+        median of each kind of sample of a whole case in the state that others are compared in, at the judge's own clock.
         Raises VariantFailure.
         """
         self._reject_restless()
@@ -206,6 +213,8 @@ class TimedVariant:
             self._compare(ring.part, seeds, self._results(ring, ring.turn, answer))
             if seeds != self._kept[1]:
                 self._compare(*self._kept)
+        if not claimed_ms:
+            return
         part = self._parts[0]
         share = part.flops / sum(one.flops for one in self._parts) if len(self._parts) > 1 else 1.0
         self._forget()
@@ -290,7 +299,7 @@ class TimedVariant:
         self._load, self._children_s = LoadMeter(QUIET), self._processor_s()
 
     def _processor_s(self) -> float:
-        return sum(one.process.processor_s() for one in (self, *self.rivals))
+        return sum(one.processor_s() for one in (self, *self.rivals))
 
     def _share(self) -> float:
         """What share of what the judge saw is to be claimed, by how busy the machine was meanwhile."""

@@ -31,6 +31,8 @@ HOST, EMULATED, DRIVEN, DEVICE = "host", "emulated", "driven", "device"
 
 ON_A_GPU = (DRIVEN, DEVICE)
 
+AWAKE_S = 0.005
+
 
 class Arranged:
     """An operation and the sets of arrays that it is called on, to be timed. What a call returns is float64 where `returned`
@@ -285,7 +287,7 @@ def main() -> None:
             return {"fault": [failure.status, str(failure)]}
         return answered
 
-    serve(int(number), answer)
+    serve(int(number), answer, AWAKE_S if how == DEVICE else 0)
 
 
 if __name__ == "__main__":

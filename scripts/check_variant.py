@@ -231,7 +231,7 @@ def main() -> None:
                 bench = bench_for(arguments.device, variant, sandboxed)
                 return check(bench, arguments.device, variant, network, arguments.sizes, arguments.labels)
 
-            for checked in run_supervised(produce, item_s, MEMORY_BYTES, apart=True):
+            for checked in run_supervised(produce, item_s, MEMORY_BYTES, apart=sandboxed):
                 rows += checked
     except VariantFailure as failure:
         rows.append(correctness_row("", max(arguments.sizes), "labels", ok=False, **failure.columns))

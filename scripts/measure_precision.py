@@ -51,7 +51,7 @@ def main() -> None:
             def produce() -> Iterator[list[Row]]:
                 return precision.measure(bench_for(variant, sandboxed), variant, direct, others)
 
-            for of_layer in run_supervised(produce, arguments.timeout, MEMORY_BYTES, apart=True):
+            for of_layer in run_supervised(produce, arguments.timeout, MEMORY_BYTES, apart=sandboxed):
                 rows += of_layer
     except VariantFailure as failure:
         rows.append(precision.precision_row(variant, None, "", failure.columns))

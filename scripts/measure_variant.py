@@ -158,7 +158,7 @@ def time_all(
     try:
         if failure := tables.first_failure(tables.CORRECTNESS.rows(arguments.correctness)):
             raise VariantFailure(**failure)
-        for place, samples in run_supervised(produce, measuring.timeout_s, apart=True):
+        for place, samples in run_supervised(produce, measuring.timeout_s, apart=sandboxed):
             keep(place, samples)
     except VariantFailure as failure:
         for case in list(remaining):

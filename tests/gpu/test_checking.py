@@ -13,28 +13,32 @@ OF_NAMED_LAYERS = [name for name in GPU if variants.read(name).header.limits.lay
 DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8")
 
 
-@pytest.mark.parametrize("name", GPU)
-def test_gpu_variant_is_right_on_ragged_shapes(name):
+@pytest.fixture(scope="module")
+def judge():
+    """The judge of this device, which each test gives processes of its own."""
     from warpbook.harness.isolated_gpu import IsolatedGpuBench
 
+    return IsolatedGpuBench(sandboxed=False)
+
+
+@pytest.mark.parametrize("name", GPU)
+def test_gpu_variant_is_right_on_ragged_shapes(name, judge):
     variant = variants.read(name)
     assert variant.problem.ragged
-    with IsolatedGpuBench(sandboxed=False) as bench:  # one bench: it compiles the variant once
+    with judge as bench:  # one process: it compiles the variant once
         for case in variant.problem.ragged:
             rows = checking.check_case(bench, variant, case)
             assert all(row["ok"] or row["status"] == "unsupported" for row in rows), (case, rows)
 
 
 @pytest.mark.parametrize("name", OF_NAMED_LAYERS)
-def test_a_variant_of_named_layers_is_right_on_those_of_our_networks(name):
-    from warpbook.harness.isolated_gpu import IsolatedGpuBench
-
+def test_a_variant_of_named_layers_is_right_on_those_of_our_networks(name, judge):
     variant = variants.read(name)
     convs = [conv for network in networks.all_networks().values() for conv in network.convs]
     layers = [conv.at(images) for conv in convs for images in (1, 7)]
     computed = [layer for layer in layers if not variant.unsupported(layer)]
     assert computed, variant.unsupported(layers[0])
-    with IsolatedGpuBench(sandboxed=False) as bench:
+    with judge as bench:
         for layer in computed:
             rows = checking.check_case(bench, variant, layer)
             assert all(row["ok"] for row in rows), (layer, rows)
@@ -87,9 +91,7 @@ def prepare(case, size):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_type_is_drawn_guarded_and_compared(dtype, tmp_path):
-    from warpbook.harness.isolated_gpu import IsolatedGpuBench
-
+def test_every_type_is_drawn_guarded_and_compared(dtype, tmp_path, judge):
     if dtype == "bfloat16":
         pytest.importorskip("ml_dtypes")
     (tmp_path / problem.FILE).write_text(COPY.format(dtype=dtype))
@@ -102,6 +104,6 @@ def test_every_type_is_drawn_guarded_and_compared(dtype, tmp_path):
         ("changing", "y[...] = x; x[...] = y[::-1].copy()", "changes its input x"),
     ):
         (tmp_path / f"{name}.py").write_text(CALL.format(body=body))
-        with IsolatedGpuBench(sandboxed=False) as bench:
+        with judge as bench:
             row = checking.check_case(bench, variants.read(name, tmp_path), case)[0]
         assert (row["ok"], words in row["reason"]) == (not words, True), (name, row)

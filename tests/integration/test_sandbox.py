@@ -192,6 +192,7 @@ checking.reject_replaced_functions = lambda *_: None
 checking.guarded_call = lambda bench, variant, operation, buffers, *_: buffers.output_values
 reference.difference = lambda *_: reference.Difference(0, 0, 0, 0, 0)
 """
+NO_ANSWER = "answers what no variant's would"
 ANSWERS = """
 import os, socket
 def answer():
@@ -208,9 +209,9 @@ def answer():
     [
         pytest.param("auto", JUDGES, "y[...] = 0", "must be exact on small integers", marks=needs_sandbox),
         ("none", JUDGES, "y[...] = 0", "must be exact on small integers"),
-        ("none", ANSWERS.replace("ANSWER", 'b"{}"'), "answer(); import time; time.sleep(0.3)", "unwritten"),
-        ("none", ANSWERS.replace("ANSWER", "b'{\"ok\": true}'"), "answer(); import os; os._exit(0)", "unwritten"),
-        ("none", ANSWERS.replace("ANSWER", 'b"[" * 90000'), "answer()", "answers what no variant's would"),
+        ("none", ANSWERS.replace("ANSWER", 'b"{}"'), "answer(); import time; time.sleep(0.3)", NO_ANSWER),
+        ("none", ANSWERS.replace("ANSWER", "b'{\"ok\": true}'"), "answer(); import os; os._exit(0)", NO_ANSWER),
+        ("none", ANSWERS.replace("ANSWER", 'b"[" * 90000'), "answer()", NO_ANSWER),
     ],
     ids=["patches the judge, inside", "patches the judge", "answers early", "answers and leaves", "nests"],
 )

@@ -34,6 +34,8 @@ class IsolatedGpuBench(GpuBench):
         """End the variants' processes."""
         for process in self._process_of.values():
             process.close()
+        self._process_of.clear()
+        self._shared.clear()
 
     def _process(self, variant: Variant) -> VariantProcess:
         """The variant's process, or a new one where that is no more."""

@@ -5,6 +5,7 @@ believed in nothing: the judge draws the inputs, keeps them to itself and compar
 """
 
 import ctypes
+import gc
 import math
 import mmap
 import sys
@@ -30,8 +31,6 @@ HOST, EMULATED, DRIVEN, DEVICE = "host", "emulated", "driven", "device"
 """What a variant's code runs on: the host; the host though it is CUDA C++; a GPU, a file of the course; or a GPU."""
 
 ON_A_GPU = (DRIVEN, DEVICE)
-
-AWAKE_S = 0.005
 
 
 class Arranged:
@@ -287,7 +286,8 @@ def main() -> None:
             return {"fault": [failure.status, str(failure)]}
         return answered
 
-    serve(int(number), answer, AWAKE_S if how == DEVICE else 0)
+    gc.disable()  # Python's garbage collector would interrupt one sample in a few dozen
+    serve(int(number), answer)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,7 @@ import json
 import math
 import mmap
 import os
-import select
 import socket
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -106,16 +104,12 @@ def _poison(address: int, count: int) -> None:
     ctypes.CDLL(None).__asan_poison_memory_region(ctypes.c_void_p(address), ctypes.c_size_t(count))
 
 
-def serve(number: int, answer: Callable[[dict[str, Any]], dict[str, Any]], awake_s: float = 0) -> None:
+def serve(number: int, answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """Answer the requests that come through the socket of a descriptor, until there are no more: a JSON object each,
-    with `memory` where that is handed with it. An answer has the `id` of its request. For `awake_s` after one it looks for the next without sleeping, so that the
-    processor stays as fast as in a process that is never interrupted."""
+    with `memory` where that is handed with it. An answer has the `id` of its request."""
     judge = socket.socket(fileno=number)
     judge.set_inheritable(False)
-    until = 0.0
     while True:
-        if time.monotonic() < until and not select.select([judge], [], [], 0)[0]:
-            continue
         content, handed, _, _ = socket.recv_fds(judge, ANSWER_BYTES, 1)
         if not content:
             return
@@ -125,4 +119,3 @@ def serve(number: int, answer: Callable[[dict[str, Any]], dict[str, Any]], awake
             os.close(handed[0])
         number = request.pop("id")
         judge.send(json.dumps({**answer(request), "id": number}).encode())
-        until = time.monotonic() + awake_s

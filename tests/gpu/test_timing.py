@@ -28,6 +28,7 @@ def test_a_kernel_s_time_does_not_hold_the_launch_s_latency():
 
     bench = GpuBench()
     timed = TimedVariant(bench, variants.read("direct"), sandboxed=False)
+    bench.watch([timed])
     rows = timing.measure_case(bench, [timed], LAYER.at(1), QUICK, MEASURING)
     timed.close()
     least = {kind: min(row["time_ms"] for row in rows if row["kind"] == kind) for kind in ("gpu", "op", "layer")}

@@ -77,17 +77,17 @@ def measure_case(bench: Bench, variant: Variant, direct: Variant, case: Case) ->
     inputs = ""
     try:
         with checking.device_fault_context(variant):
-            operations = []
-            for one in (direct, variant):
+            prepared = {}
+            for one in {direct.name: direct, variant.name: variant}.values():  # `direct` itself has one process
                 with checking.fault_context(one, "prepared"):
-                    operations.append((one, bench.prepare(one, case)))
+                    prepared[one.name] = bench.prepare(one, case)
             buffers = allocate(bench, case)
             for inputs in EXPONENTS:
                 for name, values in draw_inputs(case, inputs).items():
                     bench.copy_in(buffers.inputs[name].values, values)
                 differences = []
-                for one, operation in operations:
-                    results = checking.guarded_call(bench, one, operation, buffers)
+                for one in (direct, variant):
+                    results = checking.guarded_call(bench, one, prepared[one.name], buffers)
                     (difference,) = bench.compare(case, buffers.input_values, results).values()
                     differences.append(difference)
                 by_direct, by_variant = differences

@@ -50,25 +50,28 @@ def test_a_speedup_stands_with_its_interval_and_with_a_dagger_where_it_was_not_t
     assert cell_markup.speedup_cell(None) == "–"
 
 
-def test_an_inconclusive_speedup_is_no_number_but_says_why_in_every_place():
-    for value, low, high, n, drift, doubt in [
-        (10.6, 10.5, 10.7, 300, 0.0, ""),
-        (2.0, 1.7, 2.3, 9, 0.0, ""),
-        (185.0, 135.0, 264.0, 3, 0.0, "interval [135, 264]"),
-        (2.0, 1.7, 2.3, 9, 0.2, "interval [1.4, 2.8]"),
-        (2.0, 1.9, 2.1, 2, 0.0, "two samples"),
-        (2.0, math.nan, math.nan, 1, 0.0, "one sample"),
+def test_a_speedup_that_no_one_number_tells_says_what_is_known_of_it_in_every_place():
+    few, wide = "fewer than three samples", "differ by a factor of more than 1.5"
+    for value, low, high, n, drift, verdict, printed, note in [
+        (10.6, 10.5, 10.7, 300, 0.0, "faster", None, []),
+        (2.0, 1.7, 2.3, 9, 0.0, "faster", None, []),
+        (185.0, 135.0, 264.0, 3, 0.0, "faster", ["135× to 264×† n 3", "135× to 264×†"], [wide]),
+        (2.0, 1.7, 2.3, 9, 0.2, "faster", ["1.4× to 2.8×† n 9", "1.4× to 2.8×†"], [wide]),
+        (0.02, 0.016, 0.03, 6, 0.0, "slower", ["0.016× to 0.030×† n 6", "0.016× to 0.030×†"], [wide]),
+        (1.0, 0.72, 1.41, 9, 0.0, "ambiguous", ["inconclusive (interval [0.72, 1.41])", "inconclusive"], [few, wide]),
+        (2.0, 1.9, 2.1, 2, 0.0, "faster", ["no ratio from two samples", "no ratio"], [few]),
+        (2.0, math.nan, math.nan, 1, 0.0, "ambiguous", ["inconclusive (one sample)", "inconclusive"], [few, wide]),
     ]:
-        ours = Speedup(Estimate(value, low, high, n).widen(drift), False, "faster")
-        assert ours.doubt == doubt
+        ours = Speedup(Estimate(value, low, high, n).widen(drift), False, verdict)
         cells = [cell_markup.speedup_cell(ours), cell_markup.ratio_cell(ours)]
         assert [escape(cell) for cell in cells] == cells  # a page shows no tag of theirs
-        printed = [*map(plain, cells), ours.plain_text]
-        if doubt:
-            assert printed == [f"inconclusive ({doubt})", "inconclusive", f"inconclusive ({doubt})"]
-            assert "fewer than three samples" in cell_markup.doubt_note([cell_markup.ratio_cell(ours)])
+        assert [words for words in (few, wide) if words in cell_markup.doubt_note([cells[1]])] == note
+        texts = [text.replace("\u202f", " ") for text in (ours.plain_text, ours.short_text)]
+        assert texts == list(map(plain, cells))
+        if printed:
+            assert texts == printed
         else:
-            assert all(words.startswith(units.ratio(value)[:3]) for words in printed)
+            assert all(words.startswith(units.ratio(value)[:3]) for words in texts)
 
 
 def test_a_speedup_without_its_interval_and_a_verdict_bear_the_verdict_s_colour():

@@ -7,7 +7,7 @@ from warpbook.common import units
 from warpbook.harness import precision
 from warpbook.kernels.variants import Variant
 from warpbook.report.comparison import Comparison
-from warpbook.report.evidence import Evidence
+from warpbook.report.evidence import INCONCLUSIVE, NO_RATIO, Evidence
 from warpbook.report.views import borrowed_run, causes, cell_markup, claim_table
 from warpbook.report.views.components import Cell, HtmlTable, words
 from warpbook.runs import catalog, tables
@@ -80,9 +80,10 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
 def _ratio_words(ev: Evidence, best: Variant, other: Variant, what: str) -> str:
     speedup = ev.times.total_speedup(best.name, ev.largest, over=other.name)
     assert speedup is not None  # both have a figure for every layer
-    if reason := speedup.doubt:
-        return f"inconclusive against {other.stem} ({reason})"
-    return f"{cell_markup.headline_ratio(speedup)} {what} of {other.stem}"
+    number = speedup.short_substitute or cell_markup.headline_ratio(speedup)
+    if number in (INCONCLUSIVE, NO_RATIO):
+        return f"{speedup.verdict if number == NO_RATIO else number} against {other.stem} ({speedup.doubt})"
+    return f"{number} {what} of {other.stem}"
 
 
 def _correctness_sentence(ev: Evidence, best: Variant) -> str:

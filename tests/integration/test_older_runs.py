@@ -119,7 +119,15 @@ def test_what_a_run_does_not_hold_is_shown_of_an_older_one_that_is_cited_in_capt
         validity.validity_view(shown),
     )
     errors = correctness.correctness_view(shown).errors
-    told = [counts.few, counts.roofline, in_full.kernels, in_full.bounds, harness.attacks, harness.sanitizer]
+    told = [
+        counts.few,
+        counts.units,
+        counts.roofline,
+        in_full.kernels,
+        in_full.bounds,
+        harness.attacks,
+        harness.sanitizer,
+    ]
     for one in [*told, errors.figure, errors.ranges]:
         assert f"Of the older run {OLDER}; the run {OWN} holds none." in one.caption, one.id
     assert f"The counters are of the run {OLDER} and the network fa18" in counts.coverage

@@ -16,6 +16,7 @@ from warpbook.common.statistics import Estimate
 from warpbook.config import settings
 from warpbook.kernels import variants, whole_networks
 from warpbook.profiling import counters
+from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.evidence.run_selection import whole_network_rows
 from warpbook.report.views import (
@@ -119,11 +120,17 @@ def test_the_executive_page_has_five_sentences_without_intervals_and_a_chart(ev)
 
 
 def test_an_inconclusive_comparison_makes_no_number_of_the_headline(ev, monkeypatch):
-    few = Speedup(Estimate(2.0, 1.0, 3.0, 2), False, "faster")
-    monkeypatch.setattr(ev.times, "total_speedup", lambda *_, **kinds: few)
-    (best,) = (one.text for one in executive.executive_view(ev).findings if one.label == "Best")
-    assert f"inconclusive against {ev.ranking.naive.name} (two samples)" in best
-    assert "the speed of" not in best and "that of" not in best
+    naive = ev.ranking.naive.name
+    for ratio, verdict, said, number in [
+        (Estimate(2.0, 1.0, 3.0, 2), "ambiguous", f"inconclusive against {naive} (two samples)", False),
+        (Estimate(2.0, 1.5, 3.0, 2), "faster", f"faster than {naive} (two samples)", False),
+        (Estimate(20.0, 16.0, 30.0, 6), "faster", f"16× to 30× the speed of {naive}", True),
+    ]:
+        found = Speedup(ratio, False, verdict)
+        monkeypatch.setattr(ev.times, "total_speedup", lambda *_, found=found, **kinds: found)
+        (best,) = (one.text for one in executive.executive_view(ev).findings if one.label == "Best")
+        assert said in best
+        assert ("the speed of" in best or "that of" in best) == number
 
 
 def test_the_box_holds_the_machine_and_says_which_versions_the_run_lacks(ev):
@@ -273,17 +280,23 @@ def test_a_program_s_output_is_shown_at_each_size_and_with_each_weight_set(study
     assert "Model: fa17-low" in outputs[1]
 
 
-def test_of_what_each_step_to_the_best_kernel_keeps_busy_the_unit_that_bounds_it_is_bold(ev):
-    table = analysis.analysis_view(ev).counts.few
+def test_of_what_each_step_to_the_best_kernel_keeps_busy_the_unit_that_bounds_it_stands_out(ev):
     steps = [step.name for step in ev.ranking.chain(ev.ranking.best)]
-    shown = [(row[0].split("\u00a0")[1], row[1]) for row in table.rows]
+    counts = analysis.analysis_view(ev).counts
+    shown = [(row[0].split("\u00a0")[1], row[1]) for row in counts.few.rows]
     assert shown[: 2 * len(steps)] == [(step, layer) for step in steps for layer in ev.layer_names]
-    labels = [head.label for head in table.head]
-    for place, row in zip(shown, table.rows, strict=True):
-        bold = [label for label, cell in zip(labels, row, strict=True) if "<strong>" in cell]
-        _, said, _ = counters.short_bound(ev.counters.calls[place].longest)
-        words = {"Issue": "instruction issue", "Pipes": "pipes", "L1": "the L1", "L2": "the L2", "DRAM": "DRAM"}
-        assert bold == [label for label in words if words[label] in said and "latency" not in said]
+    words = {"Issue": "instruction issue", "Pipes": "pipes", "L1": "the L1", "L2": "the L2", "DRAM": "DRAM"}
+    for place in shown:
+        call = ev.counters.calls[place]
+        _, said, _ = counters.short_bound(call.longest)
+        bound = [label for label in words if words[label] in said and "latency" not in said]
+        heads = zip(analysis.BUSY_HEAD, analysis.busy_cells(call, 1000.0), strict=True)
+        assert [head for head, cell in heads if "<strong>" in cell] == bound
+        (case,) = (layer for layer in ev.layers if layer.name == place[1])
+        (row,) = figures.unit_plots.unit_rows(ev, case, [place[0]])
+        assert row.bound.removesuffix(", shared") == "".join(bound)
+    assert counts.units.svg.count(f'fill="{figures.unit_plots.BOUND}"') <= len(shown)
+    assert all(name in counts.units.alt and f">{name}<" in counts.units.svg for name in steps)
 
 
 def test_the_first_gpu_kernel_is_shown_at_each_size_with_its_distance_from_each_bound(ev):

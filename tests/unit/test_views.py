@@ -8,8 +8,13 @@ from markupsafe import Markup, escape
 
 from warpbook.common import units
 from warpbook.common.statistics import Estimate
+from warpbook.kernels.headers import Header, Split
+from warpbook.profiling import counters
+from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report import rendering
 from warpbook.report.evidence import Speedup
+from warpbook.report.figures import unit_plots
+from warpbook.report.figures.unit_plots import UnitRow
 from warpbook.report.views import cell_markup
 from warpbook.report.views.components import MOST_SHORT_LINES, Figure, HtmlTable, numbers, words
 
@@ -157,3 +162,38 @@ def test_a_figure_is_placed_with_its_words_and_caption():
     ((image, _),) = page.named("img")
     assert image == {"src": cell_markup.data_uri("<svg/>"), "alt": 'Bars of "op" time.'}
     assert page.named("figcaption") == [({}, "Op time.")]
+
+
+def counted(**values: float) -> CountedCall:
+    """A call of one kernel of 1 µs with such readings, by the names of their counters in `counters`."""
+    read = {getattr(counters, name): value for name, value in {"DURATION": 1000.0, **values}.items()}
+    return CountedCall(1, (CountedLaunch("kernel", read),), 1)
+
+
+def test_bars_are_the_units_read_and_the_operations_done_in_percent_of_their_peaks():
+    busy = {"ISSUE": 84.0, "SM": 85.0, "L1": 60.0, "L2": 14.0, "DRAM": 8.0}
+    call = counted(**busy, FFMA=2_000.0, FADD=500.0, FMUL=500.0)
+    peaks = {"fp32": 50.0, "fp16": 400.0}
+    row = unit_plots.unit_row("direct", Header(), 100_000, call, peaks)
+    read = {"Issue": 84.0, "Pipes": 85.0, "L1, shared": 60.0, "L2": 14.0, "DRAM": 8.0}
+    assert row.shares == read | {"FP32": pytest.approx(100 * 5_000 / (1000 * 50))}
+    assert row.bound == "Issue"
+    split = Header(split=Split(precision="fp16", products=3))
+    assert unit_plots.unit_row("split", split, 100_000, call, peaks).shares["Tensor cores"] == pytest.approx(75)
+    assert "Tensor cores" not in unit_plots.unit_row("split", split, 100_000, call, peaks | {"fp16": None}).shares
+
+
+def test_no_unit_bounds_a_kernel_below_its_mark_or_without_the_counters_for_it():
+    idle = {"ISSUE": 40.0, "SM": 41.0, "L1": 59.9, "L2": 14.0, "DRAM": 8.0}
+    for call in (counted(**idle), counted(DRAM=99.0)):
+        row = unit_plots.unit_row("direct", Header(), 0, call, {"fp32": 50.0})
+        assert (row.bound, "FP32" in row.shares, "Tensor cores" in row.shares) == ("", False, False)
+
+
+def test_every_bar_bears_its_number_and_the_bound_alone_is_dark():
+    rows = [UnitRow("direct", {"Issue": 84.2, "DRAM": 8.1}, "Issue"), UnitRow("other", {"Issue": 20.0}, "")]
+    drawn = unit_plots.draw_bars({"conv1": rows})
+    assert drawn.count(f'fill="{unit_plots.BOUND}"') == 1
+    assert [drawn.count(f">{number}\u202f%<") for number in (84, 8, 20)] == [1, 1, 1]
+    assert drawn.count(">–<") == 2 * len(unit_plots.COLUMNS) - 3
+    assert all(drawn.count(f">{words}<") == 1 for words in ("conv1", "direct", "other", *unit_plots.COLUMNS))

@@ -81,9 +81,13 @@ def _ratio_words(ev: Evidence, best: Variant, other: Variant, what: str) -> str:
     speedup = ev.times.total_speedup(best.name, ev.largest, over=other.name)
     assert speedup is not None  # both have a figure for every layer
     number = speedup.short_substitute or cell_markup.headline_ratio(speedup)
-    if number in (INCONCLUSIVE, NO_RATIO):
-        return f"{speedup.verdict if number == NO_RATIO else number} against {other.stem} ({speedup.doubt})"
-    return f"{number} {what} of {other.stem}"
+    if number == INCONCLUSIVE:
+        return f"{number} against {other.stem} ({speedup.doubt})"
+    return (
+        f"{speedup.verdict} than {other.stem} ({speedup.doubt})"
+        if number == NO_RATIO
+        else f"{number} {what} of {other.stem}"
+    )
 
 
 def _correctness_sentence(ev: Evidence, best: Variant) -> str:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from warpbook.common import units
 from warpbook.harness import precision
 from warpbook.kernels.variants import Variant
@@ -168,7 +170,7 @@ def _facts(ev: Evidence, best: Variant) -> Iterator[tuple[str, Cell]]:
     yield "CPU", _cpu(ev, machine["cpu"])
     if code := ev.ranking.best_cpu:
         speedup = ev.times.total_speedup(best.name, ev.largest, over=code.name)
-        yield "Over the best CPU code", Cell(f"{cell_markup.ratio_cell(speedup)} ({code.stem})") if speedup else ""
+        yield "Over the best CPU code", Markup("{} ({})").format(cell_markup.ratio_cell(speedup), code.stem)
     tallies = [found for one in ev.ranking.measured_variants("gpu") if (found := ev.checks.for_variant(one.name))]
     sound = sum(one.passed == one.tests for one in tallies)
     yield "Tests", f"{sound} of {len(tallies)} GPU variants pass all of theirs{_error_against_direct(ev, best)}"

@@ -1,5 +1,6 @@
 """The views of the report's sections on the archived run: what they choose, order and word."""
 
+import itertools
 import json
 import re
 import shutil
@@ -140,6 +141,8 @@ def test_the_box_holds_the_machine_and_says_which_versions_the_run_lacks(ev):
     assert facts["Software"].startswith(f"driver {gpu['driver']} (CUDA {gpu['driver_cuda']}), ")
     assert facts["Software"].endswith("the run records no version of cuDNN and cuBLAS")
     assert "CPU times come from another machine" in facts["CPU"]
+    over = facts["Over the best CPU code"]
+    assert isinstance(over, Markup) and over.striptags().endswith(f" ({ev.ranking.best_cpu.stem})")
     example = facts["Claims"].split("One refuted: ")[1]
     refuted = [one for one in ev.claims.refuted if example.startswith(f"{one.variant}, “{one.claim.says}”")]
     assert refuted[0].variant in [step.name for step in ev.ranking.chain(ev.ranking.best)]
@@ -282,21 +285,17 @@ def test_a_program_s_output_is_shown_at_each_size_and_with_each_weight_set(study
 
 def test_of_what_each_step_to_the_best_kernel_keeps_busy_the_unit_that_bounds_it_stands_out(ev):
     steps = [step.name for step in ev.ranking.chain(ev.ranking.best)]
-    counts = analysis.analysis_view(ev).counts
-    shown = [(row[0].split("\u00a0")[1], row[1]) for row in counts.few.rows]
-    assert shown[: 2 * len(steps)] == [(step, layer) for step in steps for layer in ev.layer_names]
+    drawn = analysis.analysis_view(ev).counts.units
     words = {"Issue": "instruction issue", "Pipes": "pipes", "L1": "the L1", "L2": "the L2", "DRAM": "DRAM"}
-    for place in shown:
-        call = ev.counters.calls[place]
+    for step, case in itertools.product(steps, ev.layers):
+        call = ev.counters.calls[step, case.name]
         _, said, _ = counters.short_bound(call.longest)
         bound = [label for label in words if words[label] in said and "latency" not in said]
         heads = zip(analysis.BUSY_HEAD, analysis.busy_cells(call, 1000.0), strict=True)
         assert [head for head, cell in heads if "<strong>" in cell] == bound
-        (case,) = (layer for layer in ev.layers if layer.name == place[1])
-        (row,) = figures.unit_plots.unit_rows(ev, case, [place[0]])
+        (row,) = figures.unit_plots.unit_rows(ev, case, [step])
         assert row.bound.removesuffix(", shared") == "".join(bound)
-    assert counts.units.svg.count(f'fill="{figures.unit_plots.BOUND}"') <= len(shown)
-    assert all(name in counts.units.alt and f">{name}<" in counts.units.svg for name in steps)
+        assert row.name in drawn.alt and drawn.svg.count(f">{row.name}<") == len(ev.layers)
 
 
 def test_the_first_gpu_kernel_is_shown_at_each_size_with_its_distance_from_each_bound(ev):

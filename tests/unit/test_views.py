@@ -172,12 +172,12 @@ def counted(**values: float) -> CountedCall:
 
 def test_bars_are_the_units_read_and_the_operations_done_in_percent_of_their_peaks():
     busy = {"ISSUE": 84.0, "SM": 85.0, "L1": 60.0, "L2": 14.0, "DRAM": 8.0}
-    call = counted(**busy, FFMA=2_000.0, FADD=500.0, FMUL=500.0)
+    call = counted(**busy, FFMA=2_000.0, FADD=500.0, FMUL=500.0, INSTRUCTIONS=1_250.0, TENSOR=125.0)
     peaks = {"fp32": 50.0, "fp16": 400.0}
     row = unit_plots.unit_row("direct", Header(), 100_000, call, peaks)
     read = {"Issue": 84.0, "Pipes": 85.0, "L1, shared": 60.0, "L2": 14.0, "DRAM": 8.0}
     assert row.shares == read | {"FP32": pytest.approx(100 * 5_000 / (1000 * 50))}
-    assert row.bound == "Issue"
+    assert (row.bound, row.words) == ("Issue", ("1.25\u202fk", "5\u202f%", "10\u202f%"))
     split = Header(split=Split(precision="fp16", products=3))
     assert unit_plots.unit_row("split", split, 100_000, call, peaks).shares["Tensor cores"] == pytest.approx(75)
     assert "Tensor cores" not in unit_plots.unit_row("split", split, 100_000, call, peaks | {"fp16": None}).shares
@@ -188,12 +188,18 @@ def test_no_unit_bounds_a_kernel_below_its_mark_or_without_the_counters_for_it()
     for call in (counted(**idle), counted(DRAM=99.0)):
         row = unit_plots.unit_row("direct", Header(), 0, call, {"fp32": 50.0})
         assert (row.bound, "FP32" in row.shares, "Tensor cores" in row.shares) == ("", False, False)
+        assert row.words == ("–", "–", "–")
 
 
 def test_every_bar_bears_its_number_and_the_bound_alone_is_dark():
-    rows = [UnitRow("direct", {"Issue": 84.2, "DRAM": 8.1}, "Issue"), UnitRow("other", {"Issue": 20.0}, "")]
+    words = ("1.25\u202fk", "5\u202f%", "10\u202f%")
+    rows = [
+        UnitRow("direct", {"Issue": 84.2, "DRAM": 8.1}, "Issue", words),
+        UnitRow("other", {"Issue": 20.0}, "", words),
+    ]
     drawn = unit_plots.draw_bars({"conv1": rows})
     assert drawn.count(f'fill="{unit_plots.BOUND}"') == 1
     assert [drawn.count(f">{number}\u202f%<") for number in (84, 8, 20)] == [1, 1, 1]
     assert drawn.count(">–<") == 2 * len(unit_plots.COLUMNS) - 3
-    assert all(drawn.count(f">{words}<") == 1 for words in ("conv1", "direct", "other", *unit_plots.COLUMNS))
+    assert all(drawn.count(f">{head}<") == 1 for head in ("conv1", "direct", "other", *unit_plots.COLUMNS))
+    assert [drawn.count(f">{cell}<") for cell in words] == [2, 2, 2]

@@ -48,6 +48,11 @@ class CounterValues:
             if (variant.name, layer.name) in self.calls
         ]
 
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """By variant its number in the roofline, from 1 on in the order of `counted`."""
+        return {name: number for number, name in enumerate(dict.fromkeys(one.name for one, *_ in self.counted), 1)}
+
     def failed(self, variants: tuple[str, ...] | None = None) -> pd.DataFrame:
         """Rows of what could not be counted, of some variants where they are named."""
         frame = self.table[self.table.status != "ok"]

@@ -23,14 +23,10 @@ from warpbook.report.figures.svg_drawing import svg
 def roofline(ev: Evidence, named: Collection[str]) -> str:
     """Rate against arithmetic intensity of each counted call, a panel for each layer.
 
-    The points of variants that are `named` have a number, their variant's in `ev.counters.counted`, counted from 1;
-    others are small and grey. Operations are the layer's own, whatever a call does for them: padding is no use, and a
+    The points of variants that are `named` have a number, see `ev.counters.numbers`; others are small and grey. Operations are the layer's own, whatever a call does for them: padding is no use, and a
     tensor core's product is. Points of variants that do fewer, or not in FP32, are hollow: this roof is not theirs.
     """
-    numbers = {
-        name: number for number, name in enumerate(dict.fromkeys(one.name for one, *_ in ev.counters.counted), 1)
-    }
-    gpu = ev.counters.gpu
+    gpu, numbers = ev.counters.gpu, ev.counters.numbers
     copy, peak = gpu["copy_gb_per_s"], gpu["peak_gflop_per_s"]["fp32"]
     measured = gpu.get("fp32_gflop_per_s")
     figure = Figure(figsize=(WIDTH_IN, 2.4), layout="constrained")

@@ -7,6 +7,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from warpbook.common import units
+from warpbook.common.units import MISSING
 from warpbook.kernels.headers import Header
 from warpbook.problems.problem import Case
 from warpbook.profiling import counters
@@ -22,18 +24,23 @@ READ = {
 FP32, TENSOR = "FP32", "Tensor cores"
 COLUMNS = ("Issue", "Pipes", FP32, TENSOR, "L1, shared", "L2", "DRAM")
 BAR, TRACK, BOUND = "#9fb0c3", "#eef1f4", OURS[0]
+INSTRUCTIONS = ("Instructions", "FMAs", "Tensor")
+"""Columns of words: of a whole call its instructions, a warp's as one, and what share of them two pipes take."""
 GAP, MARGIN = 0.14, 0.03  # between columns, and beside a number, in widths of a column
+NARROW = 0.55  # a column of words
 LONG = 0.68  # of a column: a bar that holds its number
 ROW_IN = 0.15
 
 
 @dataclass(frozen=True)
 class UnitRow:
-    """A kernel's bars: by column the percent of the unit's peak, where known; bound: the column that bounds it, if any."""
+    """A kernel's bars: by column the percent of the unit's peak, where known; bound: the column that bounds it, if any;
+    words: in the columns INSTRUCTIONS."""
 
     name: str
     shares: dict[str, float]
     bound: str
+    words: tuple[str, ...]
 
 
 def unit_row(name: str, header: Header, flop: int, call: CountedCall, peaks: dict[str, Any]) -> UnitRow:
@@ -53,13 +60,25 @@ def unit_row(name: str, header: Header, flop: int, call: CountedCall, peaks: dic
         shares[TENSOR] = 100 * factor * flop / ns / peak
     unit = counters.nearest_peak(launch)
     bounds = [column for column, metric in READ.items() if metric == unit and launch.values[unit] >= counters.LOW]
-    return UnitRow(name, shares, "".join(bounds))
+    made = call.value(counters.INSTRUCTIONS)
+    parts = [counters.instruction_share([call], metric) for metric in (counters.FFMA, counters.TENSOR)]
+    words = (
+        counters.amount(made, "") if made else MISSING,
+        *(MISSING if part is None else _percent(part) for part in parts),
+    )
+    return UnitRow(name, shares, "".join(bounds), words)
+
+
+def _percent(share: float) -> str:
+    return units.percent(share / 100, 0)
 
 
 def unit_rows(ev: Evidence, case: Case, names: Sequence[str]) -> list[UnitRow]:
-    """The bars of the named variants on a case, in the order of the names; of those that were counted."""
+    """The bars of the named variants on a case, in the order of the names; of those that were counted. Before each name
+    stands its number in the roofline."""
+    numbers, peaks = ev.counters.numbers, ev.counters.gpu["peak_gflop_per_s"]
     found = {
-        one.name: unit_row(one.stem, one.header, case.at(call.images).flops, call, ev.counters.gpu["peak_gflop_per_s"])
+        one.name: unit_row(f"{numbers[one.name]}\u00a0{one.stem}", one.header, case.at(call.images).flops, call, peaks)
         for one, of, call in ev.counters.counted
         if of == case and one.name in names
     }
@@ -85,16 +104,27 @@ def draw_bars(panels: dict[str, list[UnitRow]]) -> str:
 
 def _panel(axes: Axes, rows: list[UnitRow]) -> None:
     lefts = {column: place * (1 + GAP) for place, column in enumerate(COLUMNS)}
+    end = len(COLUMNS) * (1 + GAP)
+    rights = {column: end + NARROW * place for place, column in enumerate(INSTRUCTIONS, 1)}
+    for place, (column, right) in enumerate(rights.items()):
+        _head(axes, column, right, "right")
+        for height, row in enumerate(reversed(rows)):
+            axes.text(right, height, row.words[place], va="center_baseline", ha="right", fontsize=6.5)
     for column, left in lefts.items():
-        note(axes, column, (left, 1), (0, 2), xycoords=("data", "axes fraction"), va="baseline", fontsize=7)
+        _head(axes, column, left, "left")
         for height, row in enumerate(reversed(rows)):
             axes.barh(height, 1, left=left, height=0.72, color=TRACK, linewidth=0)
             share, dark = row.shares.get(column), row.bound == column
             _bar(axes, left, height, share, dark)
-    axes.set_xlim(0, len(COLUMNS) * (1 + GAP) - GAP)
+    axes.set_xlim(0, max(rights.values()))
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
     name_rows(axes, [row.name for row in reversed(rows)], top=0.5)
+
+
+def _head(axes: Axes, column: str, place: float, align: str) -> None:
+    at = ("data", "axes fraction")
+    note(axes, column, (place, 1), (0, 2), xycoords=at, va="baseline", ha=align, fontsize=6.5)
 
 
 def _bar(axes: Axes, left: float, height: float, share: float | None, dark: bool) -> None:
@@ -103,6 +133,6 @@ def _bar(axes: Axes, left: float, height: float, share: float | None, dark: bool
     within = length > LONG
     end = left + length + (-MARGIN if within else MARGIN)
     colour = "white" if dark and within else INK
-    words = "–" if share is None else f"{share:.0f}\u202f%"
+    words = MISSING if share is None else _percent(share)
     axes.barh(height, length, left=left, height=0.72, color=BOUND if dark else BAR, linewidth=0)
     axes.text(end, height, words, va="center_baseline", ha="right" if within else "left", fontsize=6.5, color=colour)

@@ -29,8 +29,7 @@ BUSY = {
     "Issue": counters.ISSUE, "Pipes": counters.SM, "L1": counters.L1, "L2": counters.L2, "DRAM": counters.DRAM,
 }  # fmt: skip
 """What may bound a kernel."""
-INSTRUCTION_HEAD = ("Instructions", "FMAs", "Tensor")
-BUSY_HEAD = (*INSTRUCTION_HEAD, *BUSY, "DRAM over copy")
+BUSY_HEAD = ("Instructions", "FMAs", "Tensor", *BUSY, "DRAM over copy")
 
 CountedLayer = tuple[Variant, Case, CountedCall]
 
@@ -38,13 +37,12 @@ CountedLayer = tuple[Variant, Case, CountedCall]
 @dataclass(frozen=True)
 class Counts:
     """What was counted, at a size. coverage: which variants, in which run; units: how busy each unit is under the
-    variants that the rest are held against; few: their instructions."""
+    variants that the rest are held against, where one of them was counted."""
 
     at_size: str
     coverage: str
-    units: Figure
+    units: Figure | None
     roofline: Figure
-    few: HtmlTable
 
 
 @dataclass(frozen=True)
@@ -75,25 +73,17 @@ def full_analysis(ev: Evidence) -> FullAnalysis | None:
     counted = ev.counters.counted
     if not counted:
         return None
-    labels = _labels(counted)
+    labels = {name: f"{number}\u00a0{name}" for name, number in ev.counters.numbers.items()}
     return FullAnalysis(_kernels(ev, counted, labels, ev.at_size(counted[0][2].images)), _bounds(ev, counted, labels))
 
 
 def _counts(ev: Evidence, counted: list[CountedLayer]) -> Counts:
-    labels = _labels(counted)
     return Counts(
         at_size=ev.at_size(counted[0][2].images),
-        coverage=_coverage(ev, list(labels)),
+        coverage=_coverage(ev, [*ev.counters.numbers]),
         units=_units(ev),
         roofline=_roofline(ev, counted),
-        few=_few(ev, counted, labels),
     )
-
-
-def _labels(counted: list[CountedLayer]) -> dict[str, str]:
-    """By variant its name with its number, under which it is in the roofline."""
-    names = dict.fromkeys(one.name for one, *_ in counted)
-    return {name: f"{number}\u00a0{name}" for number, name in enumerate(names, 1)}
 
 
 def _coverage(ev: Evidence, counted: list[str]) -> str:
@@ -125,7 +115,7 @@ def _roofline(ev: Evidence, counted: list[CountedLayer]) -> Figure:
         f"Rate against arithmetic intensity of every variant's call on each {ev.case_word}, under the roof of copy bandwidth and "
         "FP32 peak.",
         f"Roofline: useful operations a second against useful operations for each byte of DRAM traffic, of each variant's whole call. "
-        "Numbers name the variants of the table above; small grey points are the others, which the supplement lists. "
+        "Numbers name the variants as above; small grey points are the others, which the supplement lists. "
         f"{_roof(ev)} Useful operations are those of the direct method on the {ev.case_word}{hollow}. Reading alone is faster "
         "than copying, so a point may lie above the slope."
         f"{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
@@ -221,37 +211,23 @@ def _bounds(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str]) -
     )
 
 
-def _units(ev: Evidence) -> Figure:
+def _units(ev: Evidence) -> Figure | None:
     names = [one.name for one in ev.ranking.headliners]
     rows = [row for case in ev.layers for row in figures.unit_plots.unit_rows(ev, case, names)]
+    if not rows:
+        return None
     tensor = any(figures.unit_plots.TENSOR in row.shares for row in rows)
     needed = "Tensor cores: operations that the method needs, of the whole call. " if tensor else ""
     return Figure(
         "analysis-units",
         figures.unit_plots.speed_of_light(ev, names),
         f"Bars of how busy each unit of the GPU is, in percent of its peak, on each {ev.case_word}, under "
-        f"{units.join_all([one.stem for one in ev.ranking.headliners])}.",
+        f"{units.join_all([*dict.fromkeys(row.name for row in rows)])}.",
         "Percent of each unit's peak under the first kernel, each step from it to the best, and the fastest library; of the longest "
         "kernel of a call. Pipes: the busiest arithmetic pipe; FP32: operations done. "
         f"{needed}Dark: the unit that bounds the kernel, from {counters.LOW:.0f} % on; no dark bar: latency. Issue and L1 count "
-        f"the cycles in which they are active, the others all.{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
-    )
-
-
-def _few(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str]) -> HtmlTable:
-    copy = ev.counters.gpu["copy_gb_per_s"]
-    places = {name: place for place, name in enumerate([one.name for one in ev.ranking.headliners])}
-    shown = sorted((one for one in counted if one[0].name in places), key=lambda one: places[one[0].name])
-    return HtmlTable(
-        "analysis-few",
-        "The same variants: warp instructions of the whole call, and the shares of FP32 FMAs and of the tensor pipe among them. "
-        f"{_copy_words(copy)}{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
-        (*words("Variant", ev.case_word.capitalize()), *numbers(*INSTRUCTION_HEAD, "DRAM over copy")),
-        tuple(
-            (labels[variant.name], layer.name, *_instruction_cells(call), _copy_cell(call, copy))
-            for variant, layer, call in shown
-        ),
-        "dense",
+        f"the cycles in which they are active, the others all. On the right: instructions of the whole call, a warp's as one, and "
+        f"the shares of FP32 FMAs and of the tensor pipe among them.{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
     )
 
 
@@ -259,42 +235,25 @@ def busy_caption(of_all: str, of_one: str, copy_gb_per_s: float) -> str:
     """What the columns BUSY_HEAD tell, the sums `of_all` and the shares `of_one`."""
     return (
         f"Of {of_all}: warp instructions, and the shares of FP32 FMAs and of the tensor pipe among them. Of {of_one}, in percent "
-        f"of each unit's own peak: instruction issue, arithmetic pipes, L1 with shared memory, L2 and DRAM. {_copy_words(copy_gb_per_s)} "
-        f"Bold: the unit above {counters.HIGH:.0f} % of its peak bounds the kernel ({counters.LOW:.0f} to {counters.HIGH:.0f} %: in "
-        "part; below: latency)."
+        "of each unit's own peak: instruction issue, arithmetic pipes, L1 with shared memory, L2 and DRAM. DRAM over copy: DRAM's "
+        f"rate over that of a plain copy, {units.significant(copy_gb_per_s / 1e3, 3)}\u202fTB/s as measured. Bold: the unit above "
+        f"{counters.HIGH:.0f} % of its peak bounds the kernel ({counters.LOW:.0f} to {counters.HIGH:.0f} %: in part; below: latency)."
     )
-
-
-def _copy_words(copy_gb_per_s: float) -> str:
-    rate = units.significant(copy_gb_per_s / 1e3, 3)
-    return f"DRAM over copy: DRAM's rate over that of a plain copy, {rate}\u202fTB/s as measured."
 
 
 def busy_cells(call: CountedCall, copy_gb_per_s: float) -> tuple[Cell, ...]:
     """A call's cells in the columns BUSY_HEAD."""
     values, unit = call.longest.values, counters.nearest_peak(call.longest)
+    instructions = call.value(counters.INSTRUCTIONS)
     bold = unit if unit and values[unit] >= counters.LOW else ""
     shares = {metric: _percent(values.get(metric)) for metric in BUSY.values()}
-    return (
-        *_instruction_cells(call),
-        *(Markup("<strong>{}</strong>").format(cell) if metric == bold else cell for metric, cell in shares.items()),
-        _copy_cell(call, copy_gb_per_s),
-    )
-
-
-def _instruction_cells(call: CountedCall) -> tuple[Cell, ...]:
-    """A call's cells in the columns INSTRUCTION_HEAD."""
-    instructions = call.value(counters.INSTRUCTIONS)
+    moved, ns = (values.get(metric) for metric in (counters.DRAM_BYTES, counters.DURATION))
     return (
         counters.amount(instructions, "") if instructions else MISSING,
         *(_percent(counters.instruction_share([call], metric)) for metric in (counters.FFMA, counters.TENSOR)),
+        *(Markup("<strong>{}</strong>").format(cell) if metric == bold else cell for metric, cell in shares.items()),
+        _percent(100 * moved / ns / copy_gb_per_s if moved and ns else None),
     )
-
-
-def _copy_cell(call: CountedCall, copy_gb_per_s: float) -> Cell:
-    """DRAM's rate under a call's longest kernel over that of a plain copy."""
-    moved, ns = (call.longest.values.get(metric) for metric in (counters.DRAM_BYTES, counters.DURATION))
-    return _percent(100 * moved / ns / copy_gb_per_s if moved and ns else None)
 
 
 def _notes(ev: Evidence) -> list[str]:

@@ -13,7 +13,7 @@ from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report import rendering
 from warpbook.report.evidence import Speedup
-from warpbook.report.figures import unit_plots
+from warpbook.report.figures import time_plots, unit_plots
 from warpbook.report.figures.unit_plots import UnitRow
 from warpbook.report.views import cell_markup
 from warpbook.report.views.components import MOST_SHORT_LINES, Figure, HtmlTable, numbers, words
@@ -162,6 +162,11 @@ def test_a_figure_is_placed_with_its_words_and_caption():
     ((image, _),) = page.named("img")
     assert image == {"src": cell_markup.data_uri("<svg/>"), "alt": 'Bars of "op" time.'}
     assert page.named("figcaption") == [({}, "Op time.")]
+
+
+def test_one_bar_far_longer_than_the_next_does_not_stretch_the_axis():
+    for times, longest in [([11.3, 3.2, 0.4], 3.2), ([3.8, 2.7, 0.4], 3.8), ([5.0], 5.0), ([9.0, 8.0, 1.0], 9.0)]:
+        assert longest < time_plots.axis_end(times) < 1.3 * longest
 
 
 def counted(**values: float) -> CountedCall:

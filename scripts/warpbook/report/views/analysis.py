@@ -93,11 +93,8 @@ def _coverage(ev: Evidence, counted: list[str]) -> str:
     others = [variant.name for variant in ev.ranking.measured_variants("gpu") if variant.name not in counted]
     older, whole = run is not ev.gpu_run, "network" if ev.is_network else "study"
     changed = " there, or whose sources are others today" if older else ""
-    without = (
-        f"; none are of {', '.join(others)}, whose programs were not profiled on this {whole}{changed}"
-        if others
-        else ""
-    )
+    named = ", ".join(others) if len(others) <= MOST_NAMED else f"the other {len(others)} variants"
+    without = f"; none are of {named}, whose programs were not profiled on this {whole}{changed}" if others else ""
     which = "every variant with a time" if not others else ", ".join(counted)
     said = f"The counters are of the run {run.run_id} and the {whole} {ev.network.name}: of {which}{without}."
     return f"{said} The run {ev.gpu_run.run_id}, which the times are of, holds none." if older else said

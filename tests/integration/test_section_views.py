@@ -253,6 +253,7 @@ def test_cpu_variants_have_op_times_at_each_size_gains_over_the_loop_nest_or_a_r
     assert column(view.op_times, "Layer") == ["conv1", "conv2"] * 4
     assert [gain.variant for gain in view.discussion.gains] == ["im2col_blas", "onnxruntime", "simd"]
     assert [layer for layer, _ in view.discussion.gains[0].layers] == ["conv1", "conv2"]
+    assert view.discussion.speedup and view.discussion.without == ""
     options = "--network fa18 --variant loop_nest --device cpu"
     commands = [output.splitlines()[0] for output in view.outputs]
     assert commands == [
@@ -268,6 +269,16 @@ def test_cpu_variants_have_op_times_at_each_size_gains_over_the_loop_nest_or_a_r
     ideas = {idea.name: idea for idea in milestone_2.milestone_2_view(ev).ideas}
     assert ideas["loop_nest"].measured and not ideas["loop_nest"].problems
     assert not ideas["torch_cpu"].measured and "has no time of it" in ideas["torch_cpu"].problems[0]
+
+    ev, few = study(), Speedup(Estimate(2.0, 1.9, 2.1, 2), False, "faster")
+    one = ev.times.speedup
+    ev.times.total_speedup = lambda *_, **kinds: few
+    ev.times.speedup = lambda name, layer, *_, **kinds: (
+        few if layer == "conv2" or name == "simd" else one(name, layer, *_, **kinds)
+    )
+    discussion = milestone_2.milestone_2_view(ev).discussion
+    assert (discussion.speedup, discussion.without) == ("", "every variant on conv2 and simd on conv1")
+    assert [gain.variant for gain in discussion.gains] == ["im2col_blas", "onnxruntime"]
 
     ev = study()
     ev.ranking.measured_variants = lambda device, peers=None: []

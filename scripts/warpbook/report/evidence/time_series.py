@@ -74,6 +74,11 @@ class Speedup:
         return f"{short}{self.dagger} {self.sample_size}" if short else ""
 
     @property
+    def quotable(self) -> bool:
+        """Whether there is a ratio to quote, or both ends of one."""
+        return self.short_substitute not in (INCONCLUSIVE, NO_RATIO)
+
+    @property
     def dagger(self) -> str:
         """The mark of two that were not timed in turn."""
         return "" if self.paired else "†"
@@ -85,8 +90,7 @@ class Speedup:
     @property
     def short_text(self) -> str:
         """Without an interval: 21.2×†, or what stands in its place."""
-        mark = "" if self.short_substitute in (INCONCLUSIVE, NO_RATIO) else self.dagger
-        return f"{self.short_substitute or units.ratio(self.ratio.value)}{mark}"
+        return f"{self.short_substitute or units.ratio(self.ratio.value)}{self.dagger if self.quotable else ''}"
 
     @property
     def plain_text(self) -> str:

@@ -477,6 +477,8 @@ def test_the_whole_network_s_times_are_in_order_and_their_ratios_hold_what_jobs_
     view = whole_network.whole_network_view(ev)
     times = [ev.networks.time(row[0], ev.largest).value for row in view.comparison.rows]
     assert len(times) >= 5 and times == sorted(times)
+    rates = [float(rate) for rate in column(view.comparison, "M images/s")]
+    assert rates == pytest.approx([ev.largest / 1e3 / ms for ms in times], rel=0.005)
     ours, theirs = (ev.networks.fastest(ev.largest, peers) for peers in (False, True))
     assert ours.name in view.headline and theirs.name in view.headline and theirs.header.peer
     ratio = ev.networks.ratio(ours.name, theirs.name, ev.largest)

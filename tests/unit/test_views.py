@@ -13,7 +13,7 @@ from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report import rendering
 from warpbook.report.evidence import Speedup
-from warpbook.report.figures import time_plots, unit_plots
+from warpbook.report.figures import bound_plots, time_plots, unit_plots
 from warpbook.report.figures.unit_plots import UnitRow
 from warpbook.report.views import cell_markup
 from warpbook.report.views.components import MOST_SHORT_LINES, Figure, HtmlTable, numbers, words
@@ -186,6 +186,14 @@ def test_bars_are_the_units_read_and_the_operations_done_in_percent_of_their_pea
     split = Header(split=Split(precision="fp16", products=3))
     assert unit_plots.unit_row("split", split, 100_000, call, peaks).shares["Tensor cores"] == pytest.approx(75)
     assert "Tensor cores" not in unit_plots.unit_row("split", split, 100_000, call, peaks | {"fp16": None}).shares
+
+
+def test_a_roof_stands_for_each_lower_precision_that_a_direct_method_multiplies_in():
+    split, halves = Header(split=Split(precision="fp16", products=3)), Header(precision="fp16")
+    headers = [Header(), halves, split, split, Header(precision="tf32", method="any")]
+    roofs = bound_plots.precision_roofs(headers, {"fp32": 50.0, "tf32": 200.0, "fp16": 300.0})
+    assert list(roofs.items()) == [("FP16 peak / 3", 100.0), ("FP16 peak", 300.0)]
+    assert bound_plots.precision_roofs(headers, {"fp32": 50.0}) == {}
 
 
 def test_no_unit_bounds_a_kernel_below_its_mark_or_without_the_counters_for_it():

@@ -53,11 +53,10 @@ def unit_row(name: str, header: Header, flop: int, call: CountedCall, peaks: dic
     shares = {column: launch.values[metric] for column, metric in READ.items() if metric in launch.values}
     if launch.fp32_flop is not None and (ns := launch.values.get(counters.DURATION)):
         shares[FP32] = 100 * launch.fp32_flop / ns / peaks["fp32"]
-    split = header.split
-    precision, factor = (split.precision, split.products) if split else (header.precision, 1)
+    precision, products = header.reduced or ("", 0)
     ns, peak = call.value(counters.DURATION), peaks.get(precision)
-    if precision != "fp32" and header.method == "direct" and ns and peak and flop:
-        shares[TENSOR] = 100 * factor * flop / ns / peak
+    if ns and peak and flop:
+        shares[TENSOR] = 100 * products * flop / ns / peak
     unit = counters.nearest_peak(launch)
     bounds = [column for column, metric in READ.items() if metric == unit and launch.values[unit] >= counters.LOW]
     made = call.value(counters.INSTRUCTIONS)

@@ -102,7 +102,7 @@ def _coverage(ev: Evidence, counted: list[str]) -> str:
 
 def _roofline(ev: Evidence, counted: list[CountedLayer]) -> Figure:
     hollow = (
-        ". Hollow points are variants of fewer operations or of TF32 or FP16, whose peaks are higher; they may lie above the roof"
+        ". Hollow points are variants of fewer operations or of TF32 or FP16, which may lie above the roof of FP32"
         if not all(variant.header.sums_in_fp32 for variant, *_ in counted)
         else ""
     )
@@ -123,13 +123,18 @@ def _roof(ev: Evidence) -> str:
     """What the roof is made of, as a sentence."""
     gpu = ev.counters.gpu
     copy, peak = gpu["copy_gb_per_s"] / 1e3, gpu["peak_gflop_per_s"]["fp32"] / 1e3
+    headliners = {one.name for one in ev.ranking.headliners}
+    higher = figures.bound_plots.precision_roofs(
+        [one.header for one, *_ in ev.counters.counted if one.name in headliners], gpu["peak_gflop_per_s"]
+    )
+    thin = [f"{words}, {units.significant(roof / 1e3, 3)} TFLOP/s" for words, roof in higher.items()]
     dashed = ""
     if "fp32_gflop_per_s" in gpu:
         measured = units.significant(gpu["fp32_gflop_per_s"] / 1e3, 3)
         dashed = f" (dashed: multiply-adds as measured, {measured} TFLOP/s)"
     return (
         f"The roof: copy bandwidth as measured, {units.significant(copy, 3)} TB/s, and the FP32 peak by specification, "
-        f"{units.significant(peak, 3)} TFLOP/s{dashed}."
+        f"{units.significant(peak, 3)} TFLOP/s{dashed}.{f' Thin: {units.join_all(thin)}.' if thin else ''}"
     )
 
 

@@ -176,6 +176,7 @@ def test_a_study_that_ends_with_the_framework_has_its_times_and_accuracy_in_the_
     assert study("fa18-m1").frameworks_alone and not study().frameworks_alone
     assert [fact.label.split(",")[0] for fact in view.facts] == ["The framework on the CPU", "On the GPU", "Accuracy"]
     assert view.facts[2].value == "0.8970"
+    assert view.facts[1].value.endswith("\u202fs") and " in s, whole program" in view.facts[1].detail
     assert view.facts[2].detail == "of 10\u202f000 test images; the same on both"
     assert view.kernels is None
 

@@ -72,11 +72,12 @@ def _framework_facts(ev: Evidence) -> tuple[Fact, ...]:
     frameworks = {device: ev.programs.framework(device) for device in ("cpu", "gpu")}
     runs = {device: ev.programs.runs(variant.name, ev.largest) for device, variant in frameworks.items() if variant}
     elapsed = {
-        device: units.time(float(runs[device].elapsed_s.median()) * 1e3, 3) if device in runs else MISSING
+        device: f"{units.seconds(float(runs[device].elapsed_s.median()))}\u202fs" if device in runs else MISSING
         for device in frameworks
     }
     spreads = {
-        device: f"{cell_markup.run_spread(runs[device].elapsed_s)}, " if device in runs else "" for device in frameworks
+        device: f"{cell_markup.run_spread(runs[device].elapsed_s)} in s, " if device in runs else ""
+        for device in frameworks
     }
     accuracy = {device: float(rows.accuracy.iloc[0]) for device, rows in runs.items()}
     alike = "; the same on both" if len(accuracy) == 2 and accuracy["cpu"] == accuracy["gpu"] else ""

@@ -30,6 +30,7 @@ from warpbook.report.views import (
     milestone_1,
     milestone_2,
     milestone_3,
+    milestone_4,
     published_comparison,
     summary,
     whole_network,
@@ -232,7 +233,14 @@ def test_without_a_gpu_s_run_each_section_is_of_the_cpu_or_says_why(study):
     assert view.facts == ()
     assert (view.cpu_code.best, view.cpu_code.naive) == ("onnxruntime", "loop_nest")
     assert view.figure.alt == "Op time of every CPU variant against dataset size."
-    assert "direct" in view.broken
+    assert not {"direct", "cudnn_fp32"} & {*view.broken}
+    few = Speedup(Estimate(2.0, 1.9, 2.1, 2), False, "faster")
+    ev = study(gpu="none")
+    ev.times.total_speedup = lambda *_, **kinds: few
+    assert (view.cpu_code.speedup != "", summary.summary_view(ev).cpu_code.speedup) == (True, "")
+    asked = {place.removeprefix("m4-") for place in ev.study.deliverables.values()} | {*ev.study.show_profile_of}
+    assert {one.name for one in milestone_4.milestone_4_view(ev).optimizations} <= asked
+    assert published_comparison.published_comparison_view(ev).gains is None
 
     view = milestone_1.milestone_1_view(study(gpu="none"))
     assert (view.half.shown, view.half.lacking, view.half.why) == ("CPU", "GPU", view.problem)

@@ -44,7 +44,8 @@ def _over(ev: Evidence, best: Variant, other: Variant) -> str:
     if number == INCONCLUSIVE:
         return f"{number} against {other.stem} ({speedup.doubt})"
     link = {"faster": "than", "slower": "than", "same": "as"}.get(speedup.verdict, "against")
-    return f"{speedup.verdict} {link} {other.stem}: {number}"
+    compared = f"{speedup.verdict} {link} {other.stem}"
+    return f"{compared}: {number}" if speedup.quotable else f"{compared} ({speedup.doubt})"
 
 
 def _verdicts_line(ev: Evidence) -> str:

@@ -131,13 +131,14 @@ def _measured_optimizations(ev: Evidence) -> list[Variant]:
 
 def _chapter_variants(ev: Evidence) -> set[str]:
     """What the chapter describes in full: what the study asks for, what leads to the fastest, what is new, and what
-    lacks a figure."""
+    lacks a figure, unless all do."""
     asked = {place.removeprefix("m4-") for place in ev.study.deliverables.values()} | {*ev.study.show_profile_of}
     fastest = filter(None, (ev.ranking.best, ev.ranking.best_rounded))
     leading = {step.name for one in fastest for step in ev.ranking.chain(one)}
     before = catalog.run_before(ev.gpu_run, ev.network.name) if ev.gpu_run else None
     new = {one.name for one in _measured_optimizations(ev) if before and one.name not in before.record["variants"]}
-    return asked | leading | new | {*ev.problems.table.variant}
+    lacking = {*ev.problems.table.variant} if ev.gpu_run else set[str]()
+    return asked | leading | new | lacking
 
 
 def _ladder(ev: Evidence, told: list[Variant]) -> HtmlTable:

@@ -13,7 +13,7 @@ from warpbook.report.views.components import Cell, Fact, Figure
 
 @dataclass(frozen=True)
 class CpuCode:
-    """The best CPU code, where no GPU kernel has a figure."""
+    """The best CPU code, where no GPU kernel has a figure. speedup: over the naive one, empty where none is quoted."""
 
     device: str
     best: str
@@ -50,6 +50,8 @@ def summary_view(ev: Evidence) -> SummaryView:
     elif ev.ranking.naive_cpu and ev.ranking.best_cpu:
         cpu_code, figure = _cpu_code(ev, ev.ranking.naive_cpu, ev.ranking.best_cpu), _cpu_figure(ev)
     problems = ev.problems.of_variants
+    if ev.gpu_run is None:  # which is said of all its variants at once
+        problems = problems[problems.device != "gpu"]
     limited = problems.status == "unsupported"
     return SummaryView(
         images=units.count(ev.largest),
@@ -121,11 +123,12 @@ def _gpu_figure(ev: Evidence) -> Figure:
 
 
 def _cpu_code(ev: Evidence, naive: Variant, best: Variant) -> CpuCode:
+    over = _speedup_over(ev, best, naive)
     return CpuCode(
         device=ev.device_name("cpu"),
         best=best.name,
         time=cell_markup.time_cell(ev.times.total(best.name, ev.largest)),
-        speedup=cell_markup.speedup_cell(_speedup_over(ev, best, naive)),
+        speedup=cell_markup.speedup_cell(over) if over and over.quotable else "",
         naive=naive.name,
     )
 

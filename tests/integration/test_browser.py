@@ -24,7 +24,7 @@ FRAME = """<iframe src="report.html" style="width: {width}px; height: 900px; bor
 MEASURE = """<script type="module">
 const box = (name) => document.querySelector(name).getBoundingClientRect();
 const outside = [...document.querySelectorAll("body *")].filter((one) =>
-  !one.parentElement.closest("table, pre, .cover")
+  !one.parentElement.closest("table, pre, .cover, figure")
   && one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.tagName + "." + one.className);
 const table = document.querySelector("#ladder-gpu, #a-times");
 const column = () => [...table.tBodies[0].rows].map((row) => row.cells[2].textContent);
@@ -68,6 +68,7 @@ await after("zoomed out", () => { for (let n = 0; n < 9; n++) press("-"); });
 zooms.names = buttons.map((button) => button.ariaLabel);
 parent.postMessage(JSON.stringify({ width: innerWidth, outside, ascending, descending: sorted, zooms,
   rows: [...document.querySelectorAll(".cover dd")].map((row) => row.getBoundingClientRect().bottom),
+  chart: box("#summary-times svg").width, contents: box(".contents"), text: box(".executive"),
   words: box(".cover .words").bottom, subtitle: box(".cover .subtitle").bottom, summary: box("#summary").top,
 }), "*");
 </script>"""
@@ -109,6 +110,9 @@ def test_on_a_phone_and_on_a_desk_nothing_is_cut_tables_sort_and_timelines_zoom(
     assert max(measured["rows"]) <= measured["summary"]
     assert measured["subtitle"] <= measured["words"]
     assert measured["outside"] == []
+    assert measured["chart"] > 500
+    beside = measured["contents"]["left"] == 0 and measured["contents"]["right"] <= measured["text"]["left"]
+    assert beside == (measured["width"] > 1200)
     ascending, descending = seconds(measured["ascending"]), seconds(measured["descending"])
     assert ascending == sorted(ascending) != descending
     assert descending == sorted(descending, reverse=True)

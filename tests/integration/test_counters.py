@@ -633,7 +633,7 @@ def test_what_kept_counters_from_being_read_is_named_and_what_lacks_a_reading_to
     for row in rows:
         if row["metric"] == "dram__bytes_write.sum":
             row["value"] = None
-    rows.append(failed("direct", "conv2", "launch_failed", "it broke"))
+    rows.append(failed("direct", "conv2", "launch_failed", "direct: it broke"))
     words = plain(document(rows))
     assert "Nsight Compute gave no reading of dram__bytes_write.sum." in words
     assert "No hardware counters of direct on conv2: it broke." in words

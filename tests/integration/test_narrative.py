@@ -80,6 +80,13 @@ def test_a_computation_that_nothing_interrupts_is_ended(ev, tmp_path, monkeypatc
 def test_a_figure_or_a_text_that_is_not_there_is_said_to_be_missing(ev, tmp_path):
     assert "(not measured)" in rendered(tmp_path, ev, '{{ op_time("direct", size=7) }}')
 
+    lacking = '{{ op_time("direct", size=7) }} '
+    assert rendered(tmp_path, ev, lacking * narrative.MOST_MISSING).count("(not measured)") == narrative.MOST_MISSING
+    note = rendered(tmp_path, ev, lacking * (narrative.MOST_MISSING + 1))
+    assert (
+        "(not measured)" not in note and f"{narrative.MOST_MISSING + 1} values that it quotes were not measured" in note
+    )
+
     assert "fa18.md" in str(narrative.render_narrative(ev, tmp_path / "none"))
 
 

@@ -1,5 +1,6 @@
 """The views of the report's sections on the archived run: what they choose, order and word."""
 
+import itertools
 import json
 import re
 import shutil
@@ -16,6 +17,7 @@ from warpbook.common.statistics import Estimate
 from warpbook.config import settings
 from warpbook.kernels import variants, whole_networks
 from warpbook.profiling import counters
+from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.evidence.run_selection import whole_network_rows
 from warpbook.report.views import (
@@ -28,6 +30,7 @@ from warpbook.report.views import (
     milestone_1,
     milestone_2,
     milestone_3,
+    milestone_4,
     published_comparison,
     summary,
     whole_network,
@@ -119,11 +122,17 @@ def test_the_executive_page_has_five_sentences_without_intervals_and_a_chart(ev)
 
 
 def test_an_inconclusive_comparison_makes_no_number_of_the_headline(ev, monkeypatch):
-    few = Speedup(Estimate(2.0, 1.0, 3.0, 2), False, "faster")
-    monkeypatch.setattr(ev.times, "total_speedup", lambda *_, **kinds: few)
-    (best,) = (one.text for one in executive.executive_view(ev).findings if one.label == "Best")
-    assert f"inconclusive against {ev.ranking.naive.name} (two samples)" in best
-    assert "the speed of" not in best and "that of" not in best
+    naive = ev.ranking.naive.name
+    for ratio, verdict, said, number in [
+        (Estimate(2.0, 1.0, 3.0, 2), "ambiguous", f"inconclusive against {naive} (two samples)", False),
+        (Estimate(2.0, 1.5, 3.0, 2), "faster", f"faster than {naive} (two samples)", False),
+        (Estimate(20.0, 16.0, 30.0, 6), "faster", f"16× to 30× the speed of {naive}", True),
+    ]:
+        found = Speedup(ratio, False, verdict)
+        monkeypatch.setattr(ev.times, "total_speedup", lambda *_, found=found, **kinds: found)
+        (best,) = (one.text for one in executive.executive_view(ev).findings if one.label == "Best")
+        assert said in best
+        assert ("the speed of" in best or "that of" in best) == number
 
 
 def test_the_box_holds_the_machine_and_says_which_versions_the_run_lacks(ev):
@@ -133,6 +142,8 @@ def test_the_box_holds_the_machine_and_says_which_versions_the_run_lacks(ev):
     assert facts["Software"].startswith(f"driver {gpu['driver']} (CUDA {gpu['driver_cuda']}), ")
     assert facts["Software"].endswith("the run records no version of cuDNN and cuBLAS")
     assert "CPU times come from another machine" in facts["CPU"]
+    over = facts["Over the best CPU code"]
+    assert isinstance(over, Markup) and over.striptags().endswith(f" ({ev.ranking.best_cpu.stem})")
     example = facts["Claims"].split("One refuted: ")[1]
     refuted = [one for one in ev.claims.refuted if example.startswith(f"{one.variant}, “{one.claim.says}”")]
     assert refuted[0].variant in [step.name for step in ev.ranking.chain(ev.ranking.best)]
@@ -166,6 +177,7 @@ def test_a_study_that_ends_with_the_framework_has_its_times_and_accuracy_in_the_
     assert study("fa18-m1").frameworks_alone and not study().frameworks_alone
     assert [fact.label.split(",")[0] for fact in view.facts] == ["The framework on the CPU", "On the GPU", "Accuracy"]
     assert view.facts[2].value == "0.8970"
+    assert view.facts[1].value.endswith("\u202fs") and " in s, whole program" in view.facts[1].detail
     assert view.facts[2].detail == "of 10\u202f000 test images; the same on both"
     assert view.kernels is None
 
@@ -221,7 +233,14 @@ def test_without_a_gpu_s_run_each_section_is_of_the_cpu_or_says_why(study):
     assert view.facts == ()
     assert (view.cpu_code.best, view.cpu_code.naive) == ("onnxruntime", "loop_nest")
     assert view.figure.alt == "Op time of every CPU variant against dataset size."
-    assert "direct" in view.broken
+    assert not {"direct", "cudnn_fp32"} & {*view.broken}
+    few = Speedup(Estimate(2.0, 1.9, 2.1, 2), False, "faster")
+    ev = study(gpu="none")
+    ev.times.total_speedup = lambda *_, **kinds: few
+    assert (view.cpu_code.speedup != "", summary.summary_view(ev).cpu_code.speedup) == (True, "")
+    asked = {place.removeprefix("m4-") for place in ev.study.deliverables.values()} | {*ev.study.show_profile_of}
+    assert {one.name for one in milestone_4.milestone_4_view(ev).optimizations} <= asked
+    assert published_comparison.published_comparison_view(ev).gains is None
 
     view = milestone_1.milestone_1_view(study(gpu="none"))
     assert (view.half.shown, view.half.lacking, view.half.why) == ("CPU", "GPU", view.problem)
@@ -243,6 +262,7 @@ def test_cpu_variants_have_op_times_at_each_size_gains_over_the_loop_nest_or_a_r
     assert column(view.op_times, "Layer") == ["conv1", "conv2"] * 4
     assert [gain.variant for gain in view.discussion.gains] == ["im2col_blas", "onnxruntime", "simd"]
     assert [layer for layer, _ in view.discussion.gains[0].layers] == ["conv1", "conv2"]
+    assert view.discussion.speedup and view.discussion.without == ""
     options = "--network fa18 --variant loop_nest --device cpu"
     commands = [output.splitlines()[0] for output in view.outputs]
     assert commands == [
@@ -259,6 +279,16 @@ def test_cpu_variants_have_op_times_at_each_size_gains_over_the_loop_nest_or_a_r
     assert ideas["loop_nest"].measured and not ideas["loop_nest"].problems
     assert not ideas["torch_cpu"].measured and "has no time of it" in ideas["torch_cpu"].problems[0]
 
+    ev, few = study(), Speedup(Estimate(2.0, 1.9, 2.1, 2), False, "faster")
+    one = ev.times.speedup
+    ev.times.total_speedup = lambda *_, **kinds: few
+    ev.times.speedup = lambda name, layer, *_, **kinds: (
+        few if layer == "conv2" or name == "simd" else one(name, layer, *_, **kinds)
+    )
+    discussion = milestone_2.milestone_2_view(ev).discussion
+    assert (discussion.speedup, discussion.without) == ("", "every variant on conv2 and simd on conv1")
+    assert [gain.variant for gain in discussion.gains] == ["im2col_blas", "onnxruntime"]
+
     ev = study()
     ev.ranking.measured_variants = lambda device, peers=None: []
     view = milestone_2.milestone_2_view(ev)
@@ -273,17 +303,19 @@ def test_a_program_s_output_is_shown_at_each_size_and_with_each_weight_set(study
     assert "Model: fa17-low" in outputs[1]
 
 
-def test_of_what_each_step_to_the_best_kernel_keeps_busy_the_unit_that_bounds_it_is_bold(ev):
-    table = analysis.analysis_view(ev).counts.few
+def test_of_what_each_step_to_the_best_kernel_keeps_busy_the_unit_that_bounds_it_stands_out(ev):
     steps = [step.name for step in ev.ranking.chain(ev.ranking.best)]
-    shown = [(row[0].split("\u00a0")[1], row[1]) for row in table.rows]
-    assert shown[: 2 * len(steps)] == [(step, layer) for step in steps for layer in ev.layer_names]
-    labels = [head.label for head in table.head]
-    for place, row in zip(shown, table.rows, strict=True):
-        bold = [label for label, cell in zip(labels, row, strict=True) if "<strong>" in cell]
-        _, said, _ = counters.short_bound(ev.counters.calls[place].longest)
-        words = {"Issue": "instruction issue", "Pipes": "pipes", "L1": "the L1", "L2": "the L2", "DRAM": "DRAM"}
-        assert bold == [label for label in words if words[label] in said and "latency" not in said]
+    drawn = analysis.analysis_view(ev).counts.units
+    words = {"Issue": "instruction issue", "Pipes": "pipes", "L1": "the L1", "L2": "the L2", "DRAM": "DRAM"}
+    for step, case in itertools.product(steps, ev.layers):
+        call = ev.counters.calls[step, case.name]
+        _, said, _ = counters.short_bound(call.longest)
+        bound = [label for label in words if words[label] in said and "latency" not in said]
+        heads = zip(analysis.BUSY_HEAD, analysis.busy_cells(call, 1000.0), strict=True)
+        assert [head for head, cell in heads if "<strong>" in cell] == bound
+        (row,) = figures.unit_plots.unit_rows(ev, case, [step])
+        assert row.bound.removesuffix(", shared") == "".join(bound)
+        assert row.name in drawn.alt and drawn.svg.count(f">{row.name}<") == len(ev.layers)
 
 
 def test_the_first_gpu_kernel_is_shown_at_each_size_with_its_distance_from_each_bound(ev):
@@ -454,6 +486,8 @@ def test_the_whole_network_s_times_are_in_order_and_their_ratios_hold_what_jobs_
     view = whole_network.whole_network_view(ev)
     times = [ev.networks.time(row[0], ev.largest).value for row in view.comparison.rows]
     assert len(times) >= 5 and times == sorted(times)
+    rates = [float(rate) for rate in column(view.comparison, "M images/s")]
+    assert rates == pytest.approx([ev.largest / 1e3 / ms for ms in times], rel=0.005)
     ours, theirs = (ev.networks.fastest(ev.largest, peers) for peers in (False, True))
     assert ours.name in view.headline and theirs.name in view.headline and theirs.header.peer
     ratio = ev.networks.ratio(ours.name, theirs.name, ev.largest)

@@ -54,6 +54,17 @@ def test_of_a_long_change_the_stretch_with_most_new_words_is_shown_and_the_rest_
     assert found.more == 42 - MOST_LINES
 
 
+def test_a_loop_tells_more_than_wrappers_of_instructions_and_names_of_templates(change):
+    wrappers = "".join(f'void wrap_{n}() {{ asm volatile("cp.async.wait_group {n};"); }}\n' for n in range(20))
+    wrappers += "".join(f"using Kind{n} = Some<First{n}, Second{n}>;\n" for n in range(20))
+    found = change(
+        "int a;\n", f"int a;\n{wrappers}for (int tile = 0; tile < tiles; ++tile)\n    multiply(stages[tile]);\n"
+    )
+    assert (ADDED, "multiply(stages[tile]);") in shown(found)
+    alone = change("int a;\n", f"int a;\n{wrappers}")
+    assert len(alone.lines) == MOST_LINES
+
+
 def test_where_the_code_is_the_same_the_constants_are_compared(change):
     launch = "launch: {threads: [16, 16, 1], outputs_per_block: {W: 16, H: 16}}\nconstants: "
     found = change("int a;\n", "int a;\n", before=f"{launch}{{TILE: 16}}\n", after=f"{launch}{{TILE: 32}}\n")

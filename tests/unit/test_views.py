@@ -8,8 +8,13 @@ from markupsafe import Markup, escape
 
 from warpbook.common import units
 from warpbook.common.statistics import Estimate
+from warpbook.kernels.headers import Header, Split
+from warpbook.profiling import counters
+from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report import rendering
 from warpbook.report.evidence import Speedup
+from warpbook.report.figures import bound_plots, time_plots, unit_plots
+from warpbook.report.figures.unit_plots import UnitRow
 from warpbook.report.views import cell_markup
 from warpbook.report.views.components import MOST_SHORT_LINES, Figure, HtmlTable, numbers, words
 
@@ -50,25 +55,28 @@ def test_a_speedup_stands_with_its_interval_and_with_a_dagger_where_it_was_not_t
     assert cell_markup.speedup_cell(None) == "–"
 
 
-def test_an_inconclusive_speedup_is_no_number_but_says_why_in_every_place():
-    for value, low, high, n, drift, doubt in [
-        (10.6, 10.5, 10.7, 300, 0.0, ""),
-        (2.0, 1.7, 2.3, 9, 0.0, ""),
-        (185.0, 135.0, 264.0, 3, 0.0, "interval [135, 264]"),
-        (2.0, 1.7, 2.3, 9, 0.2, "interval [1.4, 2.8]"),
-        (2.0, 1.9, 2.1, 2, 0.0, "two samples"),
-        (2.0, math.nan, math.nan, 1, 0.0, "one sample"),
+def test_a_speedup_that_no_one_number_tells_says_what_is_known_of_it_in_every_place():
+    few, wide = "fewer than three samples", "differ by a factor of more than 1.5"
+    for value, low, high, n, drift, verdict, printed, note in [
+        (10.6, 10.5, 10.7, 300, 0.0, "faster", None, []),
+        (2.0, 1.7, 2.3, 9, 0.0, "faster", None, []),
+        (185.0, 135.0, 264.0, 3, 0.0, "faster", ["135× to 264×† n 3", "135× to 264×†"], [wide]),
+        (2.0, 1.7, 2.3, 9, 0.2, "faster", ["1.4× to 2.8×† n 9", "1.4× to 2.8×†"], [wide]),
+        (0.02, 0.016, 0.03, 6, 0.0, "slower", ["0.016× to 0.030×† n 6", "0.016× to 0.030×†"], [wide]),
+        (1.0, 0.72, 1.41, 9, 0.0, "ambiguous", ["inconclusive (interval [0.72, 1.41])", "inconclusive"], [few, wide]),
+        (2.0, 1.9, 2.1, 2, 0.0, "faster", ["no ratio from two samples", "no ratio"], [few]),
+        (2.0, math.nan, math.nan, 1, 0.0, "ambiguous", ["inconclusive (one sample)", "inconclusive"], [few, wide]),
     ]:
-        ours = Speedup(Estimate(value, low, high, n).widen(drift), False, "faster")
-        assert ours.doubt == doubt
+        ours = Speedup(Estimate(value, low, high, n).widen(drift), False, verdict)
         cells = [cell_markup.speedup_cell(ours), cell_markup.ratio_cell(ours)]
         assert [escape(cell) for cell in cells] == cells  # a page shows no tag of theirs
-        printed = [*map(plain, cells), ours.plain_text]
-        if doubt:
-            assert printed == [f"inconclusive ({doubt})", "inconclusive", f"inconclusive ({doubt})"]
-            assert "fewer than three samples" in cell_markup.doubt_note([cell_markup.ratio_cell(ours)])
+        assert [words for words in (few, wide) if words in cell_markup.doubt_note([cells[1]])] == note
+        texts = [text.replace("\u202f", " ") for text in (ours.plain_text, ours.short_text)]
+        assert texts == list(map(plain, cells))
+        if printed:
+            assert texts == printed
         else:
-            assert all(words.startswith(units.ratio(value)[:3]) for words in printed)
+            assert all(words.startswith(units.ratio(value)[:3]) for words in texts)
 
 
 def test_a_speedup_without_its_interval_and_a_verdict_bear_the_verdict_s_colour():
@@ -154,3 +162,57 @@ def test_a_figure_is_placed_with_its_words_and_caption():
     ((image, _),) = page.named("img")
     assert image == {"src": cell_markup.data_uri("<svg/>"), "alt": 'Bars of "op" time.'}
     assert page.named("figcaption") == [({}, "Op time.")]
+
+
+def test_one_bar_far_longer_than_the_next_does_not_stretch_the_axis():
+    for times, longest in [([11.3, 3.2, 0.4], 3.2), ([3.8, 2.7, 0.4], 3.8), ([5.0], 5.0), ([9.0, 8.0, 1.0], 9.0)]:
+        assert longest < time_plots.axis_end(times) < 1.3 * longest
+
+
+def counted(**values: float) -> CountedCall:
+    """A call of one kernel of 1 µs with such readings, by the names of their counters in `counters`."""
+    read = {getattr(counters, name): value for name, value in {"DURATION": 1000.0, **values}.items()}
+    return CountedCall(1, (CountedLaunch("kernel", read),), 1)
+
+
+def test_bars_are_the_units_read_and_the_operations_done_in_percent_of_their_peaks():
+    busy = {"ISSUE": 84.0, "SM": 85.0, "L1": 60.0, "L2": 14.0, "DRAM": 8.0}
+    call = counted(**busy, FFMA=2_000.0, FADD=500.0, FMUL=500.0, INSTRUCTIONS=1_250.0, TENSOR=125.0)
+    peaks = {"fp32": 50.0, "fp16": 400.0}
+    row = unit_plots.unit_row("direct", Header(), 100_000, call, peaks)
+    read = {"Issue": 84.0, "Pipes": 85.0, "L1, shared": 60.0, "L2": 14.0, "DRAM": 8.0}
+    assert row.shares == read | {"FP32": pytest.approx(100 * 5_000 / (1000 * 50))}
+    assert (row.bound, row.words) == ("Issue", ("1.25\u202fk", "5\u202f%", "10\u202f%"))
+    split = Header(split=Split(precision="fp16", products=3))
+    assert unit_plots.unit_row("split", split, 100_000, call, peaks).shares["Tensor cores"] == pytest.approx(75)
+    assert "Tensor cores" not in unit_plots.unit_row("split", split, 100_000, call, peaks | {"fp16": None}).shares
+
+
+def test_a_roof_stands_for_each_lower_precision_that_a_direct_method_multiplies_in():
+    split, halves = Header(split=Split(precision="fp16", products=3)), Header(precision="fp16")
+    headers = [Header(), halves, split, split, Header(precision="tf32", method="any")]
+    roofs = bound_plots.precision_roofs(headers, {"fp32": 50.0, "tf32": 200.0, "fp16": 300.0})
+    assert list(roofs.items()) == [("FP16 peak / 3", 100.0), ("FP16 peak", 300.0)]
+    assert bound_plots.precision_roofs(headers, {"fp32": 50.0}) == {}
+
+
+def test_no_unit_bounds_a_kernel_below_its_mark_or_without_the_counters_for_it():
+    idle = {"ISSUE": 40.0, "SM": 41.0, "L1": 59.9, "L2": 14.0, "DRAM": 8.0}
+    for call in (counted(**idle), counted(DRAM=99.0)):
+        row = unit_plots.unit_row("direct", Header(), 0, call, {"fp32": 50.0})
+        assert (row.bound, "FP32" in row.shares, "Tensor cores" in row.shares) == ("", False, False)
+        assert row.words == ("–", "–", "–")
+
+
+def test_every_bar_bears_its_number_and_the_bound_alone_is_dark():
+    words = ("1.25\u202fk", "5\u202f%", "10\u202f%")
+    rows = [
+        UnitRow("direct", {"Issue": 84.2, "DRAM": 8.1}, "Issue", words),
+        UnitRow("other", {"Issue": 20.0}, "", words),
+    ]
+    drawn = unit_plots.draw_bars({"conv1": rows})
+    assert drawn.count(f'fill="{unit_plots.BOUND}"') == 1
+    assert [drawn.count(f">{number}\u202f%<") for number in (84, 8, 20)] == [1, 1, 1]
+    assert drawn.count(">–<") == 2 * len(unit_plots.COLUMNS) - 3
+    assert all(drawn.count(f">{head}<") == 1 for head in ("conv1", "direct", "other", *unit_plots.COLUMNS))
+    assert [drawn.count(f">{cell}<") for cell in words] == [2, 2, 2]

@@ -63,6 +63,12 @@ def ratio_interval(estimate: Estimate | None) -> str:
     return f"[{estimate.low:.{decimals}f}, {estimate.high:.{decimals}f}]"
 
 
+def ratio_ends(estimate: Estimate) -> str:
+    """The ends of a speedup's interval as words, where no number between them is quoted: 16× to 30×."""
+    decimals = _ratio_decimals(estimate)
+    return f"{estimate.low:.{decimals}f}× to {estimate.high:.{decimals}f}×"
+
+
 def ratio_beside_interval(estimate: Estimate) -> str:
     """A speedup with as many digits as its interval, beside which it stands: 1.140×."""
     if not math.isfinite(estimate.low) or estimate.value >= 1000:

@@ -3,6 +3,7 @@
 This process owns all memory. What a variant is handed is a copy, and so is what is judged of it.
 """
 
+from pathlib import Path
 from typing import Any
 
 import cupy
@@ -24,8 +25,8 @@ class IsolatedGpuBench(GpuBench):
     def __init__(self, sandboxed: bool) -> None:
         super().__init__()
         self._sandboxed = sandboxed
-        self._process_of: dict[str, VariantProcess] = {}
-        self._shared: dict[str, DeviceSets] = {}
+        self._process_of: dict[Path, VariantProcess] = {}
+        self._shared: dict[Path, DeviceSets] = {}
 
     def __enter__(self) -> "IsolatedGpuBench":
         return self
@@ -39,9 +40,9 @@ class IsolatedGpuBench(GpuBench):
 
     def _process(self, variant: Variant) -> VariantProcess:
         """The variant's process, or a new one where that is no more."""
-        process = self._process_of.get(variant.name)
+        process = self._process_of.get(variant.files[0])
         if process is None or process.ended:
-            process = self._process_of[variant.name] = VariantProcess(variant, self._sandboxed, on_device=True)
+            process = self._process_of[variant.files[0]] = VariantProcess(variant, self._sandboxed, on_device=True)
             self.watch([*self._process_of.values()])
         return process
 
@@ -55,7 +56,7 @@ class IsolatedGpuBench(GpuBench):
         process = self._process(variant)
         shared = DeviceSets(self, case, 1)
         process.ask(None, do="prepare", **shared.request)
-        self._shared[variant.name] = shared  # which frees what the process had before, and has no more
+        self._shared[variant.files[0]] = shared  # which frees what the process had before, and has no more
         (buffers,) = shared.sets
         regions = [one.words for one in (*buffers.inputs.values(), *buffers.outputs.values())]
         expected = [list(case.shape(name)) for name in case.problem.outputs]

@@ -10,7 +10,7 @@ from warpbook.harness import checking
 from warpbook.harness.bench import Bench, allocate
 from warpbook.harness.checking import Row
 from warpbook.harness.reference import Difference
-from warpbook.kernels.variants import Variant
+from warpbook.kernels.variants import Operation, Variant
 from warpbook.problems.problem import Case, Problem
 
 CLASS_RATIO = 2
@@ -77,17 +77,18 @@ def measure_case(bench: Bench, variant: Variant, direct: Variant, case: Case) ->
     inputs = ""
     try:
         with checking.device_fault_context(variant):
-            prepared = {}
-            for one in {direct.name: direct, variant.name: variant}.values():  # `direct` itself has one process
-                with checking.fault_context(one, "prepared"):
-                    prepared[one.name] = bench.prepare(one, case)
+            operations: dict[str, Operation] = {}
+            for one in (direct, variant):
+                if one.source_sha256 not in operations:  # `direct` itself has one process
+                    with checking.fault_context(one, "prepared"):
+                        operations[one.source_sha256] = bench.prepare(one, case)
             buffers = allocate(bench, case)
             for inputs in EXPONENTS:
                 for name, values in draw_inputs(case, inputs).items():
                     bench.copy_in(buffers.inputs[name].values, values)
                 differences = []
                 for one in (direct, variant):
-                    results = checking.guarded_call(bench, one, prepared[one.name], buffers)
+                    results = checking.guarded_call(bench, one, operations[one.source_sha256], buffers)
                     (difference,) = bench.compare(case, buffers.input_values, results).values()
                     differences.append(difference)
                 by_direct, by_variant = differences

@@ -192,6 +192,13 @@ class Header(BaseModel):
         return ""
 
     @property
+    def reduced(self) -> tuple[str, int] | None:
+        """The precision below FP32 that its direct method multiplies in, and how many such products make one; None
+        where it multiplies in FP32, or its method may do fewer operations."""
+        precision, products = (self.split.precision, self.split.products) if self.split else (self.precision, 1)
+        return (precision, products) if precision != "fp32" and self.method == "direct" else None
+
+    @property
     def sums_in_fp32(self) -> bool:
         """Whether it says that it adds up every FP32 product in FP32."""
         return self.precision == "fp32" and self.method == "direct" and not self.split

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from warpbook.common import units
 from warpbook.kernels.variants import Variant
-from warpbook.report.evidence import Evidence
+from warpbook.report.evidence import INCONCLUSIVE, Evidence
 from warpbook.report.views import cell_markup
 
 SNAKEMAKE = ".venv/bin/snakemake --cores 1"
@@ -40,10 +40,12 @@ def _over(ev: Evidence, best: Variant, other: Variant) -> str:
     speedup = ev.times.total_speedup(best.name, ev.largest, over=other.name)
     if speedup is None:
         return ""
-    if speedup.doubt:
-        return f"inconclusive against {other.stem} ({speedup.doubt})"
+    number = speedup.short_substitute or cell_markup.headline_ratio(speedup)
+    if number == INCONCLUSIVE:
+        return f"{number} against {other.stem} ({speedup.doubt})"
     link = {"faster": "than", "slower": "than", "same": "as"}.get(speedup.verdict, "against")
-    return f"{speedup.verdict} {link} {other.stem}: {cell_markup.headline_ratio(speedup)}"
+    compared = f"{speedup.verdict} {link} {other.stem}"
+    return f"{compared}: {number}" if speedup.quotable else f"{compared} ({speedup.doubt})"
 
 
 def _verdicts_line(ev: Evidence) -> str:

@@ -29,6 +29,9 @@ _NEAR = 1  # unchanged lines that are shown at an end of a longer stretch of the
 _SHOWN = (Comment, Keyword, Name.Builtin, Number)
 _LEXERS = {".cu": CudaLexer, ".cpp": CppLexer, ".py": PythonLexer}
 _WORD = re.compile(r"\w+")
+_PLUMBING = re.compile(
+    r'.*\basm\b|"|:|(using|template|namespace|static_assert)\b'
+)  # such lines tell no idea of a kernel
 _NO_CODE = re.compile(r"\s*(//.*|#.*|[{}\s;]*)")
 
 
@@ -139,9 +142,14 @@ def _difference(before: str, after: str) -> Iterator[_Entry]:
             yield from (_Entry(" ", number, 0.0) for number, _ in new[new_start:new_end])
             continue
         for number, text in old[old_start:old_end]:
-            yield _Entry(REMOVED, number, 1 + len(set(_WORD.findall(text)) - kept))
+            yield _Entry(REMOVED, number, _weight(text, kept))
         for number, text in new[new_start:new_end]:
-            yield _Entry(ADDED, number, 1 + 2 * len(set(_WORD.findall(text)) - known))
+            yield _Entry(ADDED, number, _weight(text, known, 2))
+
+
+def _weight(text: str, known: set[str], each: int = 1) -> float:
+    """How much a changed line tells: `each` for a word that the other side lacks; almost nothing in plumbing."""
+    return 0.1 if _PLUMBING.match(text) else 1 + each * len(set(_WORD.findall(text)) - known)
 
 
 def lines_of_code(text: str) -> list[tuple[int, str]]:

@@ -27,6 +27,8 @@ from warpbook.runs import tables
 
 FOLDER = PROJECT / "reports" / "narrative"
 NOT_MEASURED = "(not measured)"
+MOST_MISSING = 5
+"""Values that a text may lack and still be read."""
 SECONDS, MEMORY_BYTES, CHARACTERS = 10, 1 << 30, 1_000_000
 
 
@@ -132,6 +134,9 @@ def render_narrative(ev: Evidence, folder: Path = FOLDER) -> Markup:
         (text,) = run_supervised(produce, 2 * SECONDS)
     except (VariantFailure, RuntimeError) as error:
         raise UserError(f"{path}: it cannot be rendered: {error}") from error
+    if (missing := text.count(NOT_MEASURED)) > MOST_MISSING:
+        words = f"The authors' discussion ({path.name}) is left out: {missing} values that it quotes were not measured."
+        return Markup('<div class="note"><p>{}</p></div>').format(words)
     return Markup(escaping.to_html(text))
 
 

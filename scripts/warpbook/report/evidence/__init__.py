@@ -29,7 +29,7 @@ from warpbook.report.evidence.run_selection import Selection
 from warpbook.report.evidence.scope import Scope
 from warpbook.report.evidence.stream_times import StreamTimes
 from warpbook.report.evidence.submission_evidence import SubmissionEvidence
-from warpbook.report.evidence.time_series import INCONCLUSIVE, STATE, Speedup, Times
+from warpbook.report.evidence.time_series import INCONCLUSIVE, NO_RATIO, STATE, Speedup, Times
 from warpbook.runs.catalog import Run
 from warpbook.workflow.plan import Plan
 
@@ -37,6 +37,7 @@ __all__ = [
     "API_KINDS",
     "GPU_KINDS",
     "INCONCLUSIVE",
+    "NO_RATIO",
     "STATE",
     "CheckTally",
     "Evidence",

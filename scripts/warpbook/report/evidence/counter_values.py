@@ -48,6 +48,11 @@ class CounterValues:
             if (variant.name, layer.name) in self.calls
         ]
 
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """By variant its number in the roofline, from 1 on in the order of `counted`."""
+        return {name: number for number, name in enumerate(dict.fromkeys(one.name for one, *_ in self.counted), 1)}
+
     def failed(self, variants: tuple[str, ...] | None = None) -> pd.DataFrame:
         """Rows of what could not be counted, of some variants where they are named."""
         frame = self.table[self.table.status != "ok"]
@@ -64,9 +69,11 @@ class CounterValues:
     @property
     def uncounted(self) -> dict[str, list[str]]:
         """What kept counters from being read: {reason: the calls that it kept from it}."""
-        failed = self.failed()
-        places = failed.variant + " on " + failed.layer
-        return {str(reason): sorted(group) for reason, group in places.groupby(failed.reason)}
+        places: dict[str, set[str]] = {}
+        for variant, layer, reason in self.failed()[["variant", "layer", "reason"]].itertuples(index=False):
+            # Of a reason that begins with the variant's name, which stands before it.
+            places.setdefault(str(reason).removeprefix(f"{variant}: "), set()).add(f"{variant} on {layer}")
+        return {reason: sorted(places[reason]) for reason in sorted(places)}
 
     @property
     def unread(self) -> list[str]:

@@ -28,6 +28,7 @@ WIDEST = 1.5
 FEWEST = 3
 """The fewest samples that a settled ratio rests on."""
 INCONCLUSIVE = "inconclusive"
+NO_RATIO = "no ratio"
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,49 @@ class Speedup:
         return f"interval {units.ratio_interval(self.ratio)}"
 
     @property
+    def short_substitute(self) -> str:
+        """What stands in the place of a number that is not quoted: where the verdict knows the direction, how far the
+        speedup reaches, 16× to 30×, or that few samples give no ratio; else inconclusive. Empty where one is quoted."""
+        if not self.doubt:
+            return ""
+        if self.verdict not in ("faster", "slower"):
+            return INCONCLUSIVE
+        return NO_RATIO if self.ratio.n < FEWEST else units.ratio_ends(self.ratio)
+
+    @property
+    def substitute(self) -> str:
+        """The same for a sentence, with what it rests on: 16× to 30×† n 6, no ratio from two samples, inconclusive
+        (interval [0.72, 1.41])."""
+        short = self.short_substitute
+        if short == INCONCLUSIVE:
+            return f"{short} ({self.doubt})"
+        if short == NO_RATIO:
+            return f"{short} from {self.doubt}"
+        return f"{short}{self.dagger} {self.sample_size}" if short else ""
+
+    @property
+    def quotable(self) -> bool:
+        """Whether there is a ratio to quote, or both ends of one."""
+        return self.short_substitute not in (INCONCLUSIVE, NO_RATIO)
+
+    @property
+    def dagger(self) -> str:
+        """The mark of two that were not timed in turn."""
+        return "" if self.paired else "†"
+
+    @property
+    def sample_size(self) -> str:
+        return units.sample_size([self.ratio])
+
+    @property
+    def short_text(self) -> str:
+        """Without an interval: 21.2×†, or what stands in its place."""
+        return f"{self.short_substitute or units.ratio(self.ratio.value)}{self.dagger if self.quotable else ''}"
+
+    @property
     def plain_text(self) -> str:
-        """It in plain text: 21.2×† [19.8, 23.0] n 4, or inconclusive and why."""
-        if self.doubt:
-            return f"{INCONCLUSIVE} ({self.doubt})"
-        return f"{units.ratio_and_interval(self.ratio, '' if self.paired else '†')} {units.sample_size([self.ratio])}"
+        """It in plain text: 21.2×† [19.8, 23.0] n 4, or what stands in its place."""
+        return self.substitute or f"{units.ratio_and_interval(self.ratio, self.dagger)} {self.sample_size}"
 
 
 class Times:

@@ -17,6 +17,7 @@ from warpbook.report.figures import (
     sweep_plots,
     time_plots,
     timelines,
+    unit_plots,
 )
 
 __all__ = [
@@ -32,4 +33,5 @@ __all__ = [
     "sweep_plots",
     "time_plots",
     "timelines",
+    "unit_plots",
 ]

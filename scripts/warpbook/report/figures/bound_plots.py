@@ -1,14 +1,17 @@
 """What the hardware allows: the roofline, multiples of the lower bound."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from typing import Any
 
 from matplotlib.figure import Figure
 
+from warpbook.kernels.headers import Header
 from warpbook.report.evidence import Evidence
 from warpbook.report.figures.labels import number_points
 from warpbook.report.figures.style import (
     DASHED,
     INK,
+    MUTED,
     RULE,
     WIDTH_IN,
     case_title,
@@ -19,23 +22,26 @@ from warpbook.report.figures.style import (
 )
 from warpbook.report.figures.svg_drawing import svg
 
+LABEL = 0.27
+"""The width of the words above the slope, as a share of a panel's."""
+
 
 def roofline(ev: Evidence, named: Collection[str]) -> str:
     """Rate against arithmetic intensity of each counted call, a panel for each layer.
 
-    The points of variants that are `named` have a number, their variant's in `ev.counters.counted`, counted from 1;
-    others are small and grey. Operations are the layer's own, whatever a call does for them: padding is no use, and a
-    tensor core's product is. Points of variants that do fewer, or not in FP32, are hollow: this roof is not theirs.
+    The points of variants that are `named` have a number, see `ev.counters.numbers`; others are small and grey.
+    Operations are the layer's own, whatever a call does for them: padding is no use, and a tensor core's product is.
+    Points of variants that do fewer, or not in FP32, are hollow: this roof is not theirs. Beyond it, thin, are the roofs
+    of the precisions that named variants multiply in.
     """
-    numbers = {
-        name: number for number, name in enumerate(dict.fromkeys(one.name for one, *_ in ev.counters.counted), 1)
-    }
-    gpu = ev.counters.gpu
+    gpu, numbers = ev.counters.gpu, ev.counters.numbers
     copy, peak = gpu["copy_gb_per_s"], gpu["peak_gflop_per_s"]["fp32"]
     measured = gpu.get("fp32_gflop_per_s")
+    headers = [one.header for one, *_ in ev.counters.counted if one.name in named]
+    roofs = precision_roofs(headers, gpu["peak_gflop_per_s"])
     figure = Figure(figsize=(WIDTH_IN, 2.4), layout="constrained")
     panels = figure.subplots(1, len(ev.layers), sharey=True, squeeze=False)[0]
-    heights, numbered = [peak], list[list[tuple[float, float, str]]]()
+    heights, numbered = [peak, *roofs.values()], list[list[tuple[float, float, str]]]()
     for axes, layer in zip(panels, ev.layers, strict=True):
         points = [
             (
@@ -50,12 +56,17 @@ def roofline(ev: Evidence, named: Collection[str]) -> str:
         ]
         ridge = peak / copy
         left = min([ridge, *(point[0] for point in points)]) / 2
-        right = max([ridge, *(point[0] for point in points)]) * 3
+        ridges = {words: roof / copy for words, roof in roofs.items()}
+        right = max([ridge, *ridges.values(), *(point[0] for point in points)]) * 3
+        for words, roof in roofs.items():
+            axes.plot([ridge, ridges[words], right], [peak, roof, roof], color=MUTED, linewidth=0.7)
+            note(axes, words, (right, roof), (0, 5), ha="right", fontsize=7, color=MUTED)
         axes.plot([left, ridge, right], [left * copy, peak, peak], color=INK, linewidth=0.9)
         note(axes, "FP32 peak", (right, peak), (0, 6), ha="right", fontsize=7)
         if measured:
             axes.plot([measured / copy, right], [measured, measured], color=INK, linewidth=0.9, linestyle=DASHED)
-        note(axes, "copy bandwidth", (left, left * copy), (8, 9), fontsize=7, va="bottom")
+        above = min(peak, left * (right / left) ** LABEL * copy)
+        note(axes, "copy bandwidth", (left, above), (3, 2), fontsize=7, va="bottom")
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlim(left, right)
@@ -73,3 +84,13 @@ def roofline(ev: Evidence, named: Collection[str]) -> str:
     number_points(list(zip(panels, numbered, strict=True)))
     panels[0].set_ylabel("Useful TFLOP/s")
     return svg(figure)
+
+
+def precision_roofs(headers: Iterable[Header], peaks: dict[str, Any]) -> dict[str, float]:
+    """The peaks below FP32's precision that variants multiply at, in order, by what they are called: `FP16 peak / 3`
+    where three products make one."""
+    found: dict[str, float] = {}
+    for precision, products in filter(None, (header.reduced for header in headers)):
+        if peak := peaks.get(precision):
+            found[f"{precision.upper()} peak{f' / {products}' if products > 1 else ''}"] = peak / products
+    return dict(sorted(found.items(), key=lambda roof: roof[1]))

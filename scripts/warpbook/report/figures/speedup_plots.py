@@ -111,7 +111,7 @@ def _waterfall(ev: Evidence, axes: Axes, chain: list[Variant]) -> None:
         words = [units.time(after)]
         words += [stepped.plain_text] if stepped else []
         if whole and last.name != first:
-            words += [f"in all {units.ratio(whole.ratio.value)}{'' if whole.paired else '†'}"]
+            words += [f"in all {whole.short_text}"]
         note(axes, "; ".join(words), (max(before, after), place), (5, 0))
     for upper, lower, value in zip(rows, rows[1:], times, strict=False):
         axes.plot([value, value], [upper - 0.31, lower + 0.31], color=INK, linewidth=0.5)

@@ -31,6 +31,8 @@ from warpbook.report.figures.svg_drawing import svg
 from warpbook.runs.schema import Row
 
 MOST_SHOWN = 8  # variants in the summary's chart
+FAR = 3.0
+"""Times as slow as the next one: a bar that would leave no room to tell the others apart ends at the chart's edge."""
 
 
 def op_times(ev: Evidence) -> str:
@@ -46,24 +48,36 @@ def op_times(ev: Evidence) -> str:
     panels = figure.subplots(1, len(ev.layers), sharey=True, squeeze=False)[0]
     for axes, layer in zip(panels, ev.layers, strict=True):
         times = [ev.times.op(variant.name, layer.name, size) for variant in shown]
+        end = axis_end([estimate.value for estimate in times if estimate])
         for place, (variant, estimate) in enumerate(zip(shown, times, strict=True)):
             if estimate is None:
                 continue
             colour, marker = variant_look(ev, variant)
-            axes.plot([0, estimate.value], [place, place], color=colour, linewidth=5, alpha=0.25, solid_capstyle="butt")
+            reach = min(estimate.value, end)
+            axes.plot([0, reach], [place, place], color=colour, linewidth=5, alpha=0.25, solid_capstyle="butt")
+            if estimate.value > end:
+                note(axes, f"{units.time(estimate.value)} →", (end, place), (-3, 0), ha="right")
+                continue
             bar_with_error(axes, estimate, place, marker, colour)
             note(axes, units.time(estimate.value), (estimate.value, place), (7, 0))
         bound = ev.times.fp32_bound_ms(layer, size)
         assert bound is not None  # of what was measured on a GPU
         axes.axvline(bound, color=INK, linewidth=0.9, linestyle=DASHED)
         what = "FP32" if ev.times.limiting_resource(layer, size) == "FP32 arithmetic" else "traffic"
-        note(axes, f"{what} bound {units.time(bound, 3)}", (bound, len(shown) - 0.5), (3, 0), fontsize=7)
+        note(axes, f"{what} bound {units.time(bound, 3)}", (bound, len(shown) - 0.35), (3, 0), fontsize=7)
         axes.set_title(case_title(ev, layer))
-        axes.set_xlim(0, 1.22 * max(estimate.value for estimate in times if estimate))
+        axes.set_xlim(0, end)
         axes.set_xlabel("Op time, ms")
         value_axis(axes, "x")
-        name_rows(axes, [variant.stem for variant in shown], top=0.9)
+        name_rows(axes, [variant.stem for variant in shown], top=1.0)
     return svg(figure)
+
+
+def axis_end(times: list[float]) -> float:
+    """Where an axis of times ends: behind the slowest and its number, or, where that is FAR behind the next, behind
+    this one."""
+    slowest, *others = sorted(times, reverse=True)
+    return 1.22 * (others[0] if others and slowest > FAR * others[0] else slowest)
 
 
 def times_by_size(ev: Evidence, variants: list[Variant], bound: bool) -> str:

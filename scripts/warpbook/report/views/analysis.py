@@ -36,13 +36,13 @@ CountedLayer = tuple[Variant, Case, CountedCall]
 
 @dataclass(frozen=True)
 class Counts:
-    """What was counted, at a size. coverage: which variants, in which run; few: how busy the device is under the
-    variants that the rest are held against."""
+    """What was counted, at a size. coverage: which variants, in which run; units: how busy each unit is under the
+    variants that the rest are held against, where one of them was counted."""
 
     at_size: str
     coverage: str
+    units: Figure | None
     roofline: Figure
-    few: HtmlTable
 
 
 @dataclass(frozen=True)
@@ -73,24 +73,17 @@ def full_analysis(ev: Evidence) -> FullAnalysis | None:
     counted = ev.counters.counted
     if not counted:
         return None
-    labels = _labels(counted)
+    labels = {name: f"{number}\u00a0{name}" for name, number in ev.counters.numbers.items()}
     return FullAnalysis(_kernels(ev, counted, labels, ev.at_size(counted[0][2].images)), _bounds(ev, counted, labels))
 
 
 def _counts(ev: Evidence, counted: list[CountedLayer]) -> Counts:
-    labels = _labels(counted)
     return Counts(
         at_size=ev.at_size(counted[0][2].images),
-        coverage=_coverage(ev, list(labels)),
+        coverage=_coverage(ev, [*ev.counters.numbers]),
+        units=_units(ev),
         roofline=_roofline(ev, counted),
-        few=_few(ev, counted, labels),
     )
-
-
-def _labels(counted: list[CountedLayer]) -> dict[str, str]:
-    """By variant its name with its number, under which it is in the roofline."""
-    names = dict.fromkeys(one.name for one, *_ in counted)
-    return {name: f"{number}\u00a0{name}" for number, name in enumerate(names, 1)}
 
 
 def _coverage(ev: Evidence, counted: list[str]) -> str:
@@ -100,11 +93,8 @@ def _coverage(ev: Evidence, counted: list[str]) -> str:
     others = [variant.name for variant in ev.ranking.measured_variants("gpu") if variant.name not in counted]
     older, whole = run is not ev.gpu_run, "network" if ev.is_network else "study"
     changed = " there, or whose sources are others today" if older else ""
-    without = (
-        f"; none are of {', '.join(others)}, whose programs were not profiled on this {whole}{changed}"
-        if others
-        else ""
-    )
+    named = ", ".join(others) if len(others) <= MOST_NAMED else f"the other {len(others)} variants"
+    without = f"; none are of {named}, whose programs were not profiled on this {whole}{changed}" if others else ""
     which = "every variant with a time" if not others else ", ".join(counted)
     said = f"The counters are of the run {run.run_id} and the {whole} {ev.network.name}: of {which}{without}."
     return f"{said} The run {ev.gpu_run.run_id}, which the times are of, holds none." if older else said
@@ -112,7 +102,7 @@ def _coverage(ev: Evidence, counted: list[str]) -> str:
 
 def _roofline(ev: Evidence, counted: list[CountedLayer]) -> Figure:
     hollow = (
-        ". Hollow points are variants of fewer operations or of TF32 or FP16, whose peaks are higher; they may lie above the roof"
+        ". Hollow points are variants of fewer operations or of TF32 or FP16, which may lie above the roof of FP32"
         if not all(variant.header.sums_in_fp32 for variant, *_ in counted)
         else ""
     )
@@ -122,7 +112,7 @@ def _roofline(ev: Evidence, counted: list[CountedLayer]) -> Figure:
         f"Rate against arithmetic intensity of every variant's call on each {ev.case_word}, under the roof of copy bandwidth and "
         "FP32 peak.",
         f"Roofline: useful operations a second against useful operations for each byte of DRAM traffic, of each variant's whole call. "
-        "Numbers name the variants of the table above; small grey points are the others, which the supplement lists. "
+        "Numbers name the variants as above; small grey points are the others, which the supplement lists. "
         f"{_roof(ev)} Useful operations are those of the direct method on the {ev.case_word}{hollow}. Reading alone is faster "
         "than copying, so a point may lie above the slope."
         f"{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
@@ -133,13 +123,18 @@ def _roof(ev: Evidence) -> str:
     """What the roof is made of, as a sentence."""
     gpu = ev.counters.gpu
     copy, peak = gpu["copy_gb_per_s"] / 1e3, gpu["peak_gflop_per_s"]["fp32"] / 1e3
+    headliners = {one.name for one in ev.ranking.headliners}
+    higher = figures.bound_plots.precision_roofs(
+        [one.header for one, *_ in ev.counters.counted if one.name in headliners], gpu["peak_gflop_per_s"]
+    )
+    thin = [f"{words}, {units.significant(roof / 1e3, 3)} TFLOP/s" for words, roof in higher.items()]
     dashed = ""
     if "fp32_gflop_per_s" in gpu:
         measured = units.significant(gpu["fp32_gflop_per_s"] / 1e3, 3)
         dashed = f" (dashed: multiply-adds as measured, {measured} TFLOP/s)"
     return (
         f"The roof: copy bandwidth as measured, {units.significant(copy, 3)} TB/s, and the FP32 peak by specification, "
-        f"{units.significant(peak, 3)} TFLOP/s{dashed}."
+        f"{units.significant(peak, 3)} TFLOP/s{dashed}.{f' Thin: {units.join_all(thin)}.' if thin else ''}"
     )
 
 
@@ -218,17 +213,23 @@ def _bounds(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str]) -
     )
 
 
-def _few(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str]) -> HtmlTable:
-    copy = ev.counters.gpu["copy_gb_per_s"]
-    places = {name: place for place, name in enumerate([one.name for one in ev.ranking.headliners])}
-    shown = sorted((one for one in counted if one[0].name in places), key=lambda one: places[one[0].name])
-    return HtmlTable(
-        "analysis-few",
-        f"How busy the device is under the first kernel, each step from it to the best, and the fastest library. "
-        f"{busy_caption('the whole call', 'its longest kernel', copy)}{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
-        (*words("Variant", ev.case_word.capitalize()), *numbers(*BUSY_HEAD)),
-        tuple((labels[variant.name], layer.name, *busy_cells(call, copy)) for variant, layer, call in shown),
-        "dense",
+def _units(ev: Evidence) -> Figure | None:
+    names = [one.name for one in ev.ranking.headliners]
+    rows = [row for case in ev.layers for row in figures.unit_plots.unit_rows(ev, case, names)]
+    if not rows:
+        return None
+    tensor = any(figures.unit_plots.TENSOR in row.shares for row in rows)
+    needed = "Tensor cores: operations that the method needs, of the whole call. " if tensor else ""
+    return Figure(
+        "analysis-units",
+        figures.unit_plots.speed_of_light(ev, names),
+        f"Bars of how busy each unit of the GPU is, in percent of its peak, on each {ev.case_word}, under "
+        f"{units.join_all([*dict.fromkeys(row.name for row in rows)])}.",
+        "Percent of each unit's peak under the first kernel, each step from it to the best, and the fastest library; of the longest "
+        "kernel of a call. Pipes: the busiest arithmetic pipe; FP32: operations done. "
+        f"{needed}Dark: the unit that bounds the kernel, from {counters.LOW:.0f} % on; no dark bar: latency. Issue and L1 count "
+        f"the cycles in which a multiprocessor is active, the others all. On the right: instructions of the whole call, a warp's as one, and "
+        f"the shares of FP32 FMAs and of the tensor pipe among them.{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
     )
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from statistics import median
 
 import numpy as np
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from warpbook.common import statistics, units
 from warpbook.common.statistics import Estimate
 from warpbook.common.units import MISSING
 from warpbook.course.program_output import ProgramOutput
-from warpbook.report.evidence import INCONCLUSIVE, Speedup
+from warpbook.report.evidence import INCONCLUSIVE, NO_RATIO, Speedup
 from warpbook.report.evidence.submission_evidence import JudgedFile
 from warpbook.report.evidence.time_series import FEWEST, WIDEST
 
@@ -69,11 +69,11 @@ def headline_ratio(speedup: Speedup) -> str:
 
 
 def speedup_cell(speedup: Speedup | None) -> str:
-    """A speedup with its interval and the number of samples, 1.140× [1.138, 1.142] n 300, or why it is inconclusive."""
+    """A speedup with its interval and the number of samples, 1.140× [1.138, 1.142] n 300, or what stands in its place."""
     if speedup is None:
         return MISSING
     if speedup.doubt:
-        return Markup("{} ({})").format(_UNSURE, speedup.doubt)
+        return escape(speedup.substitute).replace(INCONCLUSIVE, _UNSURE)
     ratio = speedup.ratio
     interval = f"{units.ratio_interval(ratio)} {units.sample_size([ratio])}"
     dagger = Markup("") if speedup.paired else _UNPAIRED
@@ -81,24 +81,25 @@ def speedup_cell(speedup: Speedup | None) -> str:
 
 
 def ratio_cell(speedup: Speedup | None) -> str:
-    """A speedup without its interval, in its verdict's colour, or that it is inconclusive: `doubt_note` says why."""
+    """A speedup without its interval, in its verdict's colour, or what stands in its place: `doubt_note` says why."""
     if speedup is None:
         return MISSING
-    if speedup.doubt:
+    if speedup.short_substitute == INCONCLUSIVE:
         return _UNSURE
-    return _VERDICT_CELL.format(speedup.verdict, units.ratio(speedup.ratio.value)) + (
-        "" if speedup.paired else _UNPAIRED
-    )
+    number, dagger, _ = speedup.short_text.partition("†")
+    return _VERDICT_CELL.format(speedup.verdict, number) + (_UNPAIRED if dagger else "")
 
 
 def doubt_note(cells: Iterable[str]) -> str:
-    """What a caption says where some cell is inconclusive."""
-    if _UNSURE not in cells:
-        return ""
-    return (
-        f" Inconclusive: fewer than {units.number_word(FEWEST)} samples, or an interval whose ends differ by a factor of "
-        f"more than {WIDEST}."
-    )
+    """What a caption says where some cell has no number of its own."""
+    shown = " ".join(map(str, cells))
+    few, wide = f"fewer than {units.number_word(FEWEST)} samples", f"differ by a factor of more than {WIDEST}"
+    notes = {
+        "× to ": f" Two ratios: the ends of an interval, where they {wide}.",
+        f">{NO_RATIO}<": f" No ratio: {few}.",
+        f">{INCONCLUSIVE}<": f" Inconclusive: {few}, or the interval holds 1 and its ends {wide}.",
+    }
+    return "".join(words for sign, words in notes.items() if sign in shown)
 
 
 def verdict_cell(speedup: Speedup | None) -> str:

@@ -1,12 +1,14 @@
 """Optimizations on top of each other: the cumulative chains, step by step."""
 
 import itertools
+from collections.abc import Iterator
 
 from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence
+from warpbook.report.views import cell_markup
 from warpbook.report.views.components import Figure
 
 MOST_STEPS = 15  # of the chains in one figure
@@ -36,8 +38,8 @@ def _waterfalls(ev: Evidence, chains: list[list[Variant]], place: int) -> Figure
         figures.speedup_plots.waterfalls(ev, chains),
         f"Op times step by step. {told}",
         "Op times, step by step. Hatched: time that a step saves; solid: time that it adds. Beside each bar stand its time, "
-        "its speedup over the step before and the speedup over the first. †: the two times come from separate jobs. A "
-        f"speedup is inconclusive where its samples are too few or its interval is too wide.{''.join(back)}",
+        "its speedup over the step before and the speedup over the first. †: the two times come from separate jobs."
+        f"{cell_markup.doubt_note(over for steps in chains for over in _speedup_cells(ev, steps))}{''.join(back)}",
     )
 
 
@@ -46,4 +48,11 @@ def _chain_words(ev: Evidence, steps: list[Variant]) -> str:
     times = ((step.name, ev.times.total(step.name, ev.largest)) for step in steps)
     told = ", ".join(f"{name} {units.time(time.value)}" for name, time in times if time)
     whole = ev.times.total_speedup(steps[-1].name, ev.largest, over=steps[0].name)
-    return f"{told}: {units.ratio(whole.ratio.value) if whole else MISSING} in all."
+    return f"{told}: {whole.short_text if whole else MISSING} in all."
+
+
+def _speedup_cells(ev: Evidence, steps: list[Variant]) -> Iterator[str]:
+    """The speedups of a chain's steps, each over the one before and over the first."""
+    for before, step in itertools.pairwise(steps):
+        for over in (before, steps[0]):
+            yield cell_markup.ratio_cell(ev.times.total_speedup(step.name, ev.largest, over=over.name))

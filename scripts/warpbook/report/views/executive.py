@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from warpbook.common import units
 from warpbook.harness import precision
 from warpbook.kernels.variants import Variant
 from warpbook.report.comparison import Comparison
-from warpbook.report.evidence import Evidence
+from warpbook.report.evidence import INCONCLUSIVE, NO_RATIO, Evidence
 from warpbook.report.views import borrowed_run, causes, cell_markup, claim_table
 from warpbook.report.views.components import Cell, HtmlTable, words
 from warpbook.runs import catalog, tables
@@ -80,9 +82,14 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
 def _ratio_words(ev: Evidence, best: Variant, other: Variant, what: str) -> str:
     speedup = ev.times.total_speedup(best.name, ev.largest, over=other.name)
     assert speedup is not None  # both have a figure for every layer
-    if reason := speedup.doubt:
-        return f"inconclusive against {other.stem} ({reason})"
-    return f"{cell_markup.headline_ratio(speedup)} {what} of {other.stem}"
+    number = speedup.short_substitute or cell_markup.headline_ratio(speedup)
+    if number == INCONCLUSIVE:
+        return f"{number} against {other.stem} ({speedup.doubt})"
+    return (
+        f"{speedup.verdict} than {other.stem} ({speedup.doubt})"
+        if number == NO_RATIO
+        else f"{number} {what} of {other.stem}"
+    )
 
 
 def _correctness_sentence(ev: Evidence, best: Variant) -> str:
@@ -163,7 +170,7 @@ def _facts(ev: Evidence, best: Variant) -> Iterator[tuple[str, Cell]]:
     yield "CPU", _cpu(ev, machine["cpu"])
     if code := ev.ranking.best_cpu:
         speedup = ev.times.total_speedup(best.name, ev.largest, over=code.name)
-        yield "Over the best CPU code", Cell(f"{cell_markup.ratio_cell(speedup)} ({code.stem})") if speedup else ""
+        yield "Over the best CPU code", Markup("{} ({})").format(cell_markup.ratio_cell(speedup), code.stem)
     tallies = [found for one in ev.ranking.measured_variants("gpu") if (found := ev.checks.for_variant(one.name))]
     sound = sum(one.passed == one.tests for one in tallies)
     yield "Tests", f"{sound} of {len(tallies)} GPU variants pass all of theirs{_error_against_direct(ev, best)}"

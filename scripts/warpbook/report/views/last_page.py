@@ -1,6 +1,7 @@
 """The report's end: how times were taken, and what is not in the figures."""
 
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from warpbook.common import units
@@ -16,12 +17,14 @@ ALL = "all"
 class EndingView:
     """aside: what has no figure, None where nothing was left out; refused: archived runs that were passed over;
     unwanted: why there is nothing of the CPU, empty where there may be something; hot_within: how many times what the
-    L2 cache holds a layer's data may be for a hot sample; archive: the GPU's run, empty where it is this machine's."""
+    L2 cache holds a layer's data may be for a hot sample; drift: how far baselines differed between jobs; archive: the
+    GPU's run, empty where it is this machine's."""
 
     missing_table: HtmlTable | None
     refused: tuple[str, ...]
     unwanted: str
     hot_within: str
+    drift: str
     archive: str
 
 
@@ -33,7 +36,22 @@ def last_page_view(ev: Evidence) -> EndingView:
         refused=tuple(ev.source.refused),
         unwanted=ev.missing_reason("cpu"),
         hot_within=str(bench.HOT_WITHIN),
+        drift=_drift(ev),
         archive=f"reports/runs/{ev.gpu_run.run_id}.zip" if ev.gpu_run and archived else "",
+    )
+
+
+def _drift(ev: Evidence) -> str:
+    """How far baselines differed between jobs of the run, as sentences; empty where none was timed in two."""
+    changes = ev.times.drift.between_jobs("gpu")
+    if not changes:
+        return ""
+    largest = {units.count(size): max(ev.times.drift.between_jobs("gpu", size), default=0.0) for size in ev.sizes}
+    at_sizes = ", ".join(f"{units.percent(change, 1)} at {size}" for size, change in largest.items())
+    return (
+        f"In this run a baseline's op time differs between jobs by {units.percent(median(changes), 1)} (median of {len(changes)} "
+        f"comparisons), at most by {at_sizes}{' images' * ev.is_network}. Libraries are left out: they choose an algorithm in "
+        "each process."
     )
 
 

@@ -1,5 +1,6 @@
 """The second milestone: convolution on the CPU."""
 
+import itertools
 from dataclasses import dataclass
 
 from warpbook.common import units
@@ -24,7 +25,7 @@ class CpuVariantIdea:
 
 @dataclass(frozen=True)
 class CpuSpeedup:
-    """A variant's speedups over the loop nest on the first layers: (layer, speedup)."""
+    """A variant's speedups over the loop nest on the first layers that have one to quote: (layer, speedup)."""
 
     variant: str
     layers: tuple[tuple[str, Cell], ...]
@@ -32,7 +33,8 @@ class CpuSpeedup:
 
 @dataclass(frozen=True)
 class Discussion:
-    """The loop nest beside the best CPU code, all layers at the largest size; rates in GFLOP/s."""
+    """The loop nest beside the best CPU code, all layers at the largest size; rates in GFLOP/s. speedup: empty where
+    none can be quoted; without: which variants have no gain to quote, and on which layers."""
 
     layers: str
     naive_time: Cell
@@ -42,6 +44,7 @@ class Discussion:
     best_rate: str
     speedup: Cell
     gains: tuple[CpuSpeedup, ...]
+    without: str
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,15 @@ def _op_times(ev: Evidence, measured: list[Variant]) -> HtmlTable:
 
 def _discussion(ev: Evidence, naive: Variant, best: Variant) -> Discussion:
     others = [variant for variant in ev.ranking.measured_variants("cpu") if variant.name != naive.name]
+    gains: dict[str, dict[str, Cell]] = {}
+    without: dict[str, list[str]] = {}
+    for variant, layer in itertools.product(others, ev.layer_names[:2]):
+        found = ev.times.speedup(variant.name, layer, ev.largest, over=naive.name)
+        if found and found.quotable:
+            gains.setdefault(variant.name, {})[layer] = cell_markup.speedup_cell(found)
+        else:
+            without.setdefault(layer, []).append(variant.name)
+    whole = ev.times.total_speedup(best.name, ev.largest, over=naive.name)
     return Discussion(
         layers="both convolutions" if len(ev.layers) == 2 else "the convolution",
         naive_time=cell_markup.time_cell(ev.times.total(naive.name, ev.largest)),
@@ -154,19 +166,13 @@ def _discussion(ev: Evidence, naive: Variant, best: Variant) -> Discussion:
         best=best.name,
         best_time=cell_markup.time_cell(ev.times.total(best.name, ev.largest)),
         best_rate=_rate(ev, best),
-        speedup=cell_markup.speedup_cell(ev.times.total_speedup(best.name, ev.largest, over=naive.name)),
-        gains=tuple(
-            CpuSpeedup(
-                variant.name,
-                tuple(
-                    (
-                        layer,
-                        cell_markup.speedup_cell(ev.times.speedup(variant.name, layer, ev.largest, over=naive.name)),
-                    )
-                    for layer in ev.layer_names[:2]
-                ),
-            )
-            for variant in others
+        speedup=cell_markup.speedup_cell(whole) if whole and whole.quotable else "",
+        gains=tuple(CpuSpeedup(name, tuple(layers.items())) for name, layers in gains.items()),
+        without=units.join_all(
+            [
+                f"{'every variant' if len(names) == len(others) else units.join_all(names)} on {layer}"
+                for layer, names in without.items()
+            ]
         ),
     )
 

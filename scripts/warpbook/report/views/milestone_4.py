@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from warpbook.common import units
@@ -97,7 +96,6 @@ class OptimizationsView:
     title: str
     arch: str
     equivalence_margin: str
-    drift: str
     ladder: HtmlTable | None
     optimizations: tuple[OptimizationView, ...]
     others: int
@@ -114,7 +112,6 @@ def milestone_4_view(ev: Evidence) -> OptimizationsView:
         else "Optimizations, one by one",
         arch=ev.arch,
         equivalence_margin=units.percent(ev.config.measuring.equivalence_margin, 0),
-        drift=_drift(ev),
         ladder=_ladder(ev, told) if ev.ranking.measured_variants("gpu") and "ladder" not in ev.study.sections else None,
         optimizations=tuple(_optimization(ev, variant) for variant in told),
         others=len(tried) - len(told),
@@ -134,28 +131,14 @@ def _measured_optimizations(ev: Evidence) -> list[Variant]:
 
 def _chapter_variants(ev: Evidence) -> set[str]:
     """What the chapter describes in full: what the study asks for, what leads to the fastest, what is new, and what
-    lacks a figure."""
+    lacks a figure, unless all do."""
     asked = {place.removeprefix("m4-") for place in ev.study.deliverables.values()} | {*ev.study.show_profile_of}
     fastest = filter(None, (ev.ranking.best, ev.ranking.best_rounded))
     leading = {step.name for one in fastest for step in ev.ranking.chain(one)}
     before = catalog.run_before(ev.gpu_run, ev.network.name) if ev.gpu_run else None
     new = {one.name for one in _measured_optimizations(ev) if before and one.name not in before.record["variants"]}
-    return asked | leading | new | {*ev.problems.table.variant}
-
-
-def _drift(ev: Evidence) -> str:
-    """How far baselines differed between jobs of the run, as a sentence; empty where none was timed in two."""
-    changes = ev.times.drift.between_jobs("gpu")
-    if not changes:
-        return ""
-    largest = {units.count(size): max(ev.times.drift.between_jobs("gpu", size), default=0.0) for size in ev.sizes}
-    at_sizes = ", ".join(f"{units.percent(change, 1)} at {size}" for size, change in largest.items())
-    return (
-        f"A baseline's op time differs between jobs by {units.percent(median(changes), 1)} (median of {len(changes)} "
-        f"comparisons); at most by {at_sizes}{' images' * ev.is_network}. Libraries are left out: they choose an algorithm in "
-        "each process. A † ratio counts only where it is larger than these differences on its "
-        f"{ev.case_word} and size."
-    )
+    lacking = {*ev.problems.table.variant} if ev.gpu_run else set[str]()
+    return asked | leading | new | lacking
 
 
 def _ladder(ev: Evidence, told: list[Variant]) -> HtmlTable:
@@ -234,7 +217,7 @@ def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Spee
         on_gpu_apart=_separate_cell(ev, variant, "gpu"),
         verdict=cell_markup.verdict_cell(at_largest),
         judged=verdicts.total(),
-        judged_over=f"{ev.case_word}s and sizes" if len(ev.layers) > 1 else "sizes",
+        judged_over=f"pairs of {ev.case_word} and size" if len(ev.layers) > 1 else "sizes",
         tally=", ".join(
             f"{verdicts[word]} {word}" for word in ("faster", "same", "ambiguous", "slower") if verdicts[word]
         ),

@@ -36,7 +36,8 @@ class PublishedComparison:
 
 def published_comparison_view(ev: Evidence) -> PublishedComparison:
     """What was published, each figure beside ours of the variant that comes nearest."""
-    gains, table = _gains(ev) if ev.published.gains else None, _table(ev)
+    gains = _gains(ev) if any(gain.ours for gain in ev.published.gains) else None
+    table = _table(ev)
     short = table if table.short else None
     return PublishedComparison(ev.name == "sp19", units.count(ev.largest), len(table.rows), gains, short)
 

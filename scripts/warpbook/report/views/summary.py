@@ -13,7 +13,7 @@ from warpbook.report.views.components import Cell, Fact, Figure
 
 @dataclass(frozen=True)
 class CpuCode:
-    """The best CPU code, where no GPU kernel has a figure."""
+    """The best CPU code, where no GPU kernel has a figure. speedup: over the naive one, empty where none is quoted."""
 
     device: str
     best: str
@@ -50,6 +50,8 @@ def summary_view(ev: Evidence) -> SummaryView:
     elif ev.ranking.naive_cpu and ev.ranking.best_cpu:
         cpu_code, figure = _cpu_code(ev, ev.ranking.naive_cpu, ev.ranking.best_cpu), _cpu_figure(ev)
     problems = ev.problems.of_variants
+    if ev.gpu_run is None:  # which is said of all its variants at once
+        problems = problems[problems.device != "gpu"]
     limited = problems.status == "unsupported"
     return SummaryView(
         images=units.count(ev.largest),
@@ -72,11 +74,12 @@ def _framework_facts(ev: Evidence) -> tuple[Fact, ...]:
     frameworks = {device: ev.programs.framework(device) for device in ("cpu", "gpu")}
     runs = {device: ev.programs.runs(variant.name, ev.largest) for device, variant in frameworks.items() if variant}
     elapsed = {
-        device: units.time(float(runs[device].elapsed_s.median()) * 1e3, 3) if device in runs else MISSING
+        device: f"{units.seconds(float(runs[device].elapsed_s.median()))}\u202fs" if device in runs else MISSING
         for device in frameworks
     }
     spreads = {
-        device: f"{cell_markup.run_spread(runs[device].elapsed_s)}, " if device in runs else "" for device in frameworks
+        device: f"{cell_markup.run_spread(runs[device].elapsed_s)} in s, " if device in runs else ""
+        for device in frameworks
     }
     accuracy = {device: float(rows.accuracy.iloc[0]) for device, rows in runs.items()}
     alike = "; the same on both" if len(accuracy) == 2 and accuracy["cpu"] == accuracy["gpu"] else ""
@@ -108,21 +111,24 @@ def _gpu_figure(ev: Evidence) -> Figure:
     shown = "every GPU variant; "
     if measured > figures.time_plots.MOST_SHOWN:
         shown = f"the fastest of {measured} GPU variants, the naive one and the libraries; "
+    svg = figures.time_plots.op_times(ev)
     return Figure(
         "summary-times",
-        figures.time_plots.op_times(ev),
+        svg,
         f"Bars of op time for every GPU variant on each {ev.case_word}, with the hardware's lower bound.",
         f"Op time on each {ev.case_word}, {ev.at_size(ev.largest)}, {ev.device_name('gpu')}: {shown}"
-        "medians with 95 % intervals, without copies. Dashed: the lower bound of the direct method in FP32.",
+        "medians with 95 % intervals, without copies. Dashed: the lower bound of the direct method in FP32."
+        f"{' →: the bar ends beyond the chart.' if '→' in svg else ''}",
     )
 
 
 def _cpu_code(ev: Evidence, naive: Variant, best: Variant) -> CpuCode:
+    over = _speedup_over(ev, best, naive)
     return CpuCode(
         device=ev.device_name("cpu"),
         best=best.name,
         time=cell_markup.time_cell(ev.times.total(best.name, ev.largest)),
-        speedup=cell_markup.speedup_cell(_speedup_over(ev, best, naive)),
+        speedup=cell_markup.speedup_cell(over) if over and over.quotable else "",
         naive=naive.name,
     )
 

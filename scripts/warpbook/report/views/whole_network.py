@@ -155,18 +155,19 @@ def _comparison_table(ev: Evidence, shown: list[Implementation]) -> HtmlTable:
         timed = cell_markup.time_cell(time), cell_markup.time_cell(ev.networks.time(one.name, ev.largest, "op"))
         wrong = units.count(int(check.mismatched_labels))
         host = _from_host(ev, one, time.value) if hosted else ()
-        rows.append((time.value, (one.name, *timed, *host, ratio, f"{check.rel_l2_err:.1e}", wrong)))
+        rate = units.significant(ev.largest / time.value / 1e3, 3)
+        rows.append((time.value, (one.name, *timed, rate, *host, ratio, f"{check.rel_l2_err:.1e}", wrong)))
     return HtmlTable(
         "networks-beside",
         f"From images to labels at {units.count(ev.largest)} images on {ev.device_name('gpu')}. GPU time: CUDA events around the "
-        f"call. Op time: the host's clock around the call and a wait. {HOST_TO_HOST_HEAD if hosted else ''}Times as fast: the "
-        "framework's time over this one's, from two jobs (†), its interval widened by the drift between jobs. Error: of the "
-        "scores, relative to float64. Labels: how many differ from float64's.",
+        f"call; M images/s: millions a second by it. Op time: the host's clock around the call and a wait. {HOST_TO_HOST_HEAD if hosted else ''}Times as fast: the "
+        "framework's time over this one's, from two jobs (†). Error: of the scores, relative to float64. Labels: how many differ.",
         (
             *words("Implementation"),
             *numbers(
                 "GPU time",
                 "Op time",
+                "M images/s",
                 *(("Host to host", "Over the larger") if hosted else ()),
                 f"Times as fast as {best.name if best else 'a framework'}",
             ),

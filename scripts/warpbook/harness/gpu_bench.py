@@ -44,7 +44,7 @@ _BLOCKS, _THREADS = 1056, 256
 _DIFFERENCE = Path(__file__).with_name("difference.cu")
 DEVICE_PAGE_BYTES = 2 << 20
 SHORT_MS = 2
-WAKING_CALLS = 10
+WAKING_CALLS = 3
 """Untimed calls before one that takes at most SHORT_MS: what the host does for a longer one weighs nothing."""
 
 _NOTHING = np.intp(0)

@@ -47,6 +47,7 @@ class Placed(Arranged):
     def sample(self, state: str, kind: str, seeds: tuple[int, int]) -> float:
         self._seeds = seeds
         time_ms = self.timers[state, kind]()
+        self._bench.synchronize()
         self.keep(0, self._bench.returned)
         return time_ms
 
@@ -138,11 +139,11 @@ class GpuWorker:
         return {}
 
     def take(self, place: int, state: str, kind: str, seeds: tuple[int, int]) -> dict[str, Any]:
-        """One sample of a call on the first set, whose inputs are drawn from seeds; the shapes of what it returned."""
+        """One sample of a call on the first set, whose inputs are drawn from seeds, in milliseconds."""
         arranged = self._arranged[place]
+        arranged.drop()
         with checking.fault_context(self._variant, "timed"):
-            time_ms = arranged.sample(state, kind, seeds)
-            return {"time_ms": time_ms, "shapes": self._finish(arranged)}
+            return {"time_ms": arranged.sample(state, kind, seeds)}
 
     def lay_out(self, place: int) -> dict[str, Any]:
         """Lay out the inputs of all sets as the operation takes them."""
@@ -155,6 +156,7 @@ class GpuWorker:
     def run(self, place: int, numbers: list[int]) -> dict[str, Any]:
         """Order the operation on some sets, one after another."""
         with checking.fault_context(self._variant, "called"):
+            self._arranged[place].drop()
             for number in numbers:
                 self._arranged[place].call(number)
         return {}

@@ -3,8 +3,6 @@
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from warpbook.kernels.headers import Header
 from warpbook.report.evidence import Evidence
 from warpbook.report.figures.labels import number_points
@@ -13,8 +11,8 @@ from warpbook.report.figures.style import (
     INK,
     MUTED,
     RULE,
-    WIDTH_IN,
-    case_title,
+    case_panels,
+    label_rows,
     log_axis,
     note,
     value_axis,
@@ -39,8 +37,7 @@ def roofline(ev: Evidence, named: Collection[str]) -> str:
     measured = gpu.get("fp32_gflop_per_s")
     headers = [one.header for one, *_ in ev.counters.counted if one.name in named]
     roofs = precision_roofs(headers, gpu["peak_gflop_per_s"])
-    figure = Figure(figsize=(WIDTH_IN, 2.4), layout="constrained")
-    panels = figure.subplots(1, len(ev.layers), sharey=True, squeeze=False)[0]
+    figure, panels = case_panels(ev, 2.4)
     heights, numbered = [peak, *roofs.values()], list[list[tuple[float, float, str]]]()
     for axes, layer in zip(panels, ev.layers, strict=True):
         points = [
@@ -75,14 +72,13 @@ def roofline(ev: Evidence, named: Collection[str]) -> str:
         log_axis(axes.xaxis, lambda value, _: f"{value:g}")
         log_axis(axes.yaxis, lambda value, _: f"{value / 1e3:g}")
         value_axis(axes, "both")
-        axes.set_title(case_title(ev, layer))
         axes.set_xlabel("Useful FLOP for each byte of DRAM traffic")
         for x, y, filled, _, (colour, marker), shown in sorted(points, key=lambda point: point[-1]):
             look = {"color": colour} if shown else {"color": RULE, "markersize": 3}
             axes.plot(x, y, marker, **look, markerfacecolor=look["color"] if filled else "white")
         numbered.append([(x, y, str(number)) for x, y, _, number, _, shown in points if shown])
     number_points(list(zip(panels, numbered, strict=True)))
-    panels[0].set_ylabel("Useful TFLOP/s")
+    label_rows(panels, "Useful TFLOP/s")
     return svg(figure)
 
 

@@ -1,15 +1,14 @@
 """Rates of the variants against size: operations where the problem has some, else bytes."""
 
 from matplotlib.artist import Artist
-from matplotlib.figure import Figure
 
 from warpbook.common.statistics import Estimate
 from warpbook.report.evidence import Evidence
 from warpbook.report.figures.style import (
     DASHED,
     INK,
-    WIDTH_IN,
-    case_title,
+    case_panels,
+    label_rows,
     line,
     log_axis,
     size_axis,
@@ -21,8 +20,7 @@ from warpbook.report.figures.svg_drawing import svg
 
 def rates_by_size(ev: Evidence, device: str) -> str:
     """TFLOP/s, or GB/s of a problem without operations, against size: a panel for each case, logarithmic both ways."""
-    figure = Figure(figsize=(WIDTH_IN, 2.9), layout="constrained")
-    panels = figure.subplots(1, len(ev.layers), sharey=True, squeeze=False)[0]
+    figure, panels = case_panels(ev, 2.9)
     handles: dict[str, Artist] = {}
     for axes, case in zip(panels, ev.layers, strict=True):
         work = {size: case.at(size).flops / 1e9 or case.at(size).bytes / 1e6 for size in ev.sizes}
@@ -50,12 +48,11 @@ def rates_by_size(ev: Evidence, device: str) -> str:
                 linestyle=DASHED,
                 label="bound of FP32",
             )
-        axes.set_title(case_title(ev, case))
         size_axis(axes, ev.sizes, ev.size_label)
         axes.set_yscale("log")
         log_axis(axes.yaxis, lambda value, _: f"{value:g}")
         value_axis(axes, "y")
         handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    panels[0].set_ylabel("TFLOP/s" if any(case.at(ev.largest).flops for case in ev.layers) else "GB/s")
+    label_rows(panels, "TFLOP/s" if any(case.at(ev.largest).flops for case in ev.layers) else "GB/s")
     figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=min(5, len(handles)))
     return svg(figure)

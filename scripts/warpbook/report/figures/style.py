@@ -8,6 +8,7 @@ import matplotlib as mpl
 from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from warpbook.common import units
@@ -20,6 +21,8 @@ from warpbook.report.figures import svg_drawing
 
 FONTS = PROJECT / "reports" / "fonts"
 WIDTH_IN = 6.69  # the text's width on A4
+MOST_BESIDE, ROW_OF_MANY = 4, 3
+"""So many panels stand side by side; of more, so many in a row."""
 INK, MUTED, RULE = "#1b1f24", "#5b6470", "#d5d9de"
 OURS = ("#0b5cad", "#c8453b", "#2a8a57", "#d98a00", "#7a4ea3", "#149aa5", "#a45a2a", "#b0478f", "#5c7d1d", "#3f5ba9")
 CPU = ("#8a6d3b", "#b58a2e", "#6f7f3f", "#a6603c", "#94805d")
@@ -121,6 +124,29 @@ def case_title(ev: Evidence, case: Case) -> str:
     """A case's name, and what it is where the name does not say it."""
     what = str(case.at(ev.largest))
     return case.name if case.name.replace(" ", "") == what.replace(" ", "") else f"{case.name}: {what}"
+
+
+def case_panels(ev: Evidence, row_in: float) -> tuple[Figure, list[Axes]]:
+    """A figure and a panel with a title for each case of a report, in rows of so many inches."""
+    count = len(ev.layers)
+    columns = count if count <= MOST_BESIDE else ROW_OF_MANY
+    rows = -(-count // columns)
+    figure = Figure(figsize=(WIDTH_IN, row_in * rows), layout="constrained")
+    places = figure.subplots(rows, columns, sharey=True, squeeze=False).flat
+    panels = [next(places) for _ in range(count)]
+    for empty in places:
+        empty.set_visible(False)
+    for axes, case in zip(panels, ev.layers, strict=True):
+        axes.set_title(case_title(ev, case) if rows == 1 else case.name)  # the tables say what the cases are
+    return figure, panels
+
+
+def label_rows(panels: list[Axes], words: str) -> None:
+    """Say what the vertical axis is, at the first panel of each row."""
+    for axes in panels:
+        place = axes.get_subplotspec()
+        if place and place.is_first_col():
+            axes.set_ylabel(words)
 
 
 def size_axis(axes: Axes, sizes: list[int], label: str) -> None:

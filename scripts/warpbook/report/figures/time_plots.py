@@ -16,8 +16,9 @@ from warpbook.report.figures.style import (
     OURS,
     WIDTH_IN,
     bar_with_error,
-    case_title,
+    case_panels,
     format_ratio,
+    label_rows,
     lay_out,
     line,
     log_axis,
@@ -44,8 +45,7 @@ def op_times(ev: Evidence) -> str:
     ahead = {variant.name: variant for variant in ev.ranking.faster_variants.values()}
     partly = [variant for variant in ahead.values() if variant not in ranked]
     shown = [*partly, *(variant for variant in ranked if variant in kept or variant in others)]
-    figure = Figure(figsize=(WIDTH_IN, 0.62 + 0.155 * len(shown)), layout="constrained")
-    panels = figure.subplots(1, len(ev.layers), sharey=True, squeeze=False)[0]
+    figure, panels = case_panels(ev, 0.62 + 0.155 * len(shown))
     for axes, layer in zip(panels, ev.layers, strict=True):
         times = [ev.times.op(variant.name, layer.name, size) for variant in shown]
         end = axis_end([estimate.value for estimate in times if estimate])
@@ -65,7 +65,6 @@ def op_times(ev: Evidence) -> str:
         axes.axvline(bound, color=INK, linewidth=0.9, linestyle=DASHED)
         what = "FP32" if ev.times.limiting_resource(layer, size) == "FP32 arithmetic" else "traffic"
         note(axes, f"{what} bound {units.time(bound, 3)}", (bound, len(shown) - 0.35), (3, 0), fontsize=7)
-        axes.set_title(case_title(ev, layer))
         axes.set_xlim(0, end)
         axes.set_xlabel("Op time, ms")
         value_axis(axes, "x")
@@ -82,22 +81,27 @@ def axis_end(times: list[float]) -> float:
 
 def times_by_size(ev: Evidence, variants: list[Variant], bound: bool) -> str:
     """Op time against dataset size, a panel for each layer, logarithmic both ways."""
-    figure = Figure(figsize=(WIDTH_IN, 2.25), layout="constrained")
-    panels = figure.subplots(1, len(ev.layers), sharey=True, squeeze=False)[0]
+    figure, panels = case_panels(ev, 2.25)
     for axes, layer in zip(panels, ev.layers, strict=True):
         for variant in variants:
             times = {size: ev.times.op(variant.name, layer.name, size) for size in ev.sizes}
             sound = {size: estimate for size, estimate in times.items() if estimate}
             line(axes, sound, variant_look(ev, variant), variant.name)
         if bound and ev.times.fp32_bound_ms(layer, ev.largest):
-            bounds = [ev.times.fp32_bound_ms(layer, size) for size in ev.sizes]
-            axes.plot(ev.sizes, bounds, color=INK, linewidth=0.9, linestyle=DASHED, label="bound of FP32 (GPU)")
-        axes.set_title(case_title(ev, layer))
+            bounds = {size: least for size in ev.sizes if (least := ev.times.fp32_bound_ms(layer, size))}
+            axes.plot(
+                list(bounds),
+                list(bounds.values()),
+                color=INK,
+                linewidth=0.9,
+                linestyle=DASHED,
+                label="bound of FP32 (GPU)",
+            )
         size_axis(axes, ev.sizes, ev.size_label)
         axes.set_yscale("log")
         log_axis(axes.yaxis, lambda value, _: units.time(value, 1))
         value_axis(axes, "y")
-    panels[0].set_ylabel("Op time")
+    label_rows(panels, "Op time")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)))
     return svg(figure)

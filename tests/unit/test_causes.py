@@ -29,6 +29,7 @@ def evidence(calls: dict[tuple[str, str], CountedCall], shares: dict[str, float]
     reached = shares or dict.fromkeys(layers, 0.5)
     return SimpleNamespace(
         name="fa18",
+        case_word="layer",
         largest=10,
         layer_names=layers,
         layers=[SimpleNamespace(name=layer) for layer in layers],
@@ -58,6 +59,11 @@ def test_the_cause_is_the_instructions_saved_and_the_busiest_unit_on_each_layer(
         "It executes 40 times fewer instructions than direct; the busiest unit is L2 on conv1 (81 %) and DRAM on conv2 "
         "(70 %)"
     )
+
+
+def test_a_unit_that_is_the_busiest_everywhere_is_named_once():
+    blocked = {("blocked", layer): call(2e7, L2=share) for layer, share in (("conv1", 81), ("conv2", 64))}
+    assert cause(evidence(blocked)) == "The busiest unit is L2 on every layer (64 % to 81 %)"
 
 
 def test_a_best_kernel_of_as_many_instructions_is_not_said_to_save_any():

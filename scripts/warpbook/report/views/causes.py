@@ -36,11 +36,17 @@ def cause_sentence(ev: Evidence, best: Variant) -> str:
     if not after:
         return ""
     before = _calls(ev, naive) if naive and naive != best else {}
-    busiest = [
-        f"{NAMES[unit]}{f' on {layer}' if len(after) > 1 else ''} ({units.percent(call.longest.values[unit] / 100, 0)})"
-        for layer, call in after.items()
-        if (unit := counters.nearest_peak(call.longest))
-    ]
+    found = {layer: unit for layer, call in after.items() if (unit := counters.nearest_peak(call.longest))}
+    shares = {layer: after[layer].longest.values[unit] / 100 for layer, unit in found.items()}
+    if len(found) == len(after) > 1 and len(set(found.values())) == 1:
+        least, most = units.percent(min(shares.values()), 0), units.percent(max(shares.values()), 0)
+        spread = least if least == most else f"{least} to {most}"
+        busiest = [f"{NAMES[next(iter(found.values()))]} on every {ev.case_word} ({spread})"]
+    else:
+        busiest = [
+            f"{NAMES[unit]}{f' on {layer}' if len(after) > 1 else ''} ({units.percent(shares[layer], 0)})"
+            for layer, unit in found.items()
+        ]
     words = f"he busiest unit is {units.join_all(busiest)}"
     saved = _instruction_ratio(before, after) if naive and before.keys() == after.keys() else ""
     return f"It executes {saved} fewer instructions than {naive.stem}; t{words}" if naive and saved else f"T{words}"

@@ -148,6 +148,7 @@ class GpuWorker:
     def lay_out(self, place: int) -> dict[str, Any]:
         """Lay out the inputs of all sets as the operation takes them."""
         with checking.fault_context(self._variant, "called"):
+            self._arranged[place].drop()
             for lay_out in self._arranged[place].lay_out:
                 lay_out()
             cupy.cuda.runtime.deviceSynchronize()

@@ -1,5 +1,6 @@
 import itertools
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -95,6 +96,18 @@ def test_a_series_goes_on_until_it_has_its_least_samples_without_a_slowdown_or_l
     result = timing.interleaved({"n": slow}, policy, 0.01, lambda: (None, True))
     assert timing.unthrottled_ms(result.samples["n"]) == []
     assert 5 < len(result.samples["n"]) <= 14
+
+
+@pytest.mark.parametrize("on_device", [True, False])
+def test_a_series_on_a_gpu_has_time_for_the_judge_s_work(on_device, monkeypatch):
+    given = []
+    monkeypatch.setattr(
+        timing, "sample_rows", lambda bench, named, timers, policy, _: (given.append(policy), [])[1:] * 2
+    )
+    bench = SimpleNamespace(on_device=on_device, compared=(("cold", "op"),), distrust_reason=lambda: "")
+    timed = SimpleNamespace(variant=SimpleNamespace(name="mine"), arrange=lambda _: {}, verify=lambda _: None)
+    timing.measure_case(bench, [timed], networks.find("fa18").convs[0].at(1), QUICK, None)
+    assert given[0].max_time_s == pytest.approx(QUICK.max_time_s * (timing.JUDGED if on_device else 1))
 
 
 def test_lower_bound_is_the_larger_of_bytes_and_operations():

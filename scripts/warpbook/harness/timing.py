@@ -41,6 +41,10 @@ PROTOCOL = 2
 LONG_ROUND_S = 0.005
 """Looking whether a series is precise takes a fraction of this: after a shorter round it waits for a few more."""
 
+JUDGED = 3
+"""A series on a GPU may last so many times `max_time_s`: fresh inputs, waking calls and messages between two samples of a
+short call take longer than the call."""
+
 SLOWER_WHEN_FRESH, FRESH_SLACK_MS, FRESH_CALLS = 3, 0.2, 5
 """A call on fresh inputs may take so many times its median and so much more; the fastest of so many counts."""
 
@@ -157,6 +161,8 @@ def measure_case(
     for one in timed:
         with checking.fault_context(one.variant, "prepared"):
             timers[one.variant.name] = one.arrange(case)
+    if bench.on_device:
+        series = series.model_copy(update={"max_time_s": JUDGED * series.max_time_s})
     rows, _ = sample_rows(bench, [one.variant for one in timed], timers, series, measuring)
     reject_distrusted(bench)
     state, _ = bench.compared[-1]

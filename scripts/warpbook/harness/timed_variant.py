@@ -1,7 +1,7 @@
 """A variant as it is timed: in a process of its own, by a judge that owns its arrays.
 
-Every timed call finds inputs that nobody has seen before. The results of one call in the middle of the timing, chosen
-by chance after it was done, and of the last are compared with float64 in the end. The process says how long a call took;
+Every timed call finds inputs that nobody has seen before. The results of some calls in the middle of the timing, chosen
+by chance after they were done, and of the last are compared with float64 in the end. The process says how long a call took;
 how long n and 2n calls take is seen on the judge's own clock, and a process that claims less is refused.
 """
 
@@ -24,6 +24,9 @@ from warpbook.problems.problem import Case
 
 SETS = 2
 """Of arrays, so that a call which only wakes the threads is on others than the timed one."""
+
+KEPT, KEPT_BYTES = {True: 4, False: 2}, 1 << 30
+"""Of so many calls the results are kept on a GPU, and on a CPU, whose reference takes longer."""
 
 AUDITED_MS, MOST_AUDITED_CALLS = 2, 64
 """So long n audited calls are to take."""
@@ -71,7 +74,7 @@ class TimedVariant:
         self._rings: dict[Case, _Ring] = {}
         self._parts: list[Case] = []
         self._paused = False
-        self._kept: tuple[Case, tuple[int, int], dict[str, Any]] | None = None
+        self._kept: list[tuple[Case, tuple[int, int], dict[str, Any]]] = []
         self._last: tuple[_Ring, tuple[int, int]] | None = None
         self._weights = secrets.randbits(48)
         self._calls = 0
@@ -100,7 +103,7 @@ class TimedVariant:
             self.process = self._new_process()
         self._forget()
         self._parts = self._bench.parts(case)
-        self._kept, self._calls, self._last_ms = None, 0, float("inf")
+        self._kept, self._calls, self._last_ms = [], 0, float("inf")
         self._seen_ms, self._taken_ms = [], []
         self._watch_load()
         for part in dict.fromkeys(self._parts):
@@ -185,11 +188,18 @@ class TimedVariant:
             total_ms += taken_ms
             self._last = ring, seeds
             if number == kept:
-                self._calls += 1
-                if not secrets.randbelow(self._calls):  # each call of all is the one that is kept with the same chance
-                    self._kept = ring.part, seeds, self._results(ring, ring.turn)
+                self._keep_by_chance(ring, seeds)
         self._last_ms = total_ms
         return total_ms
+
+    def _keep_by_chance(self, ring: _Ring, seeds: tuple[int, int]) -> None:
+        """Keep the results of a call, or not, so that each call so far is among those that are kept with the same chance."""
+        self._calls += 1
+        nbytes = sum(8 * ring.part.count(name) for name in ring.part.problem.outputs)
+        most = max(1, min(KEPT[self._bench.on_device], KEPT_BYTES // nbytes))
+        place = len(self._kept) if self._calls <= most else secrets.randbelow(self._calls)
+        if place < most:
+            self._kept[place : place + 1] = [(ring.part, seeds, self._results(ring, ring.turn))]
 
     def _results(self, ring: _Ring, number: int) -> dict[str, Any]:
         """What a call on a set gave, copied. Raises VariantFailure where it returned arrays of other shapes."""
@@ -209,11 +219,12 @@ class TimedVariant:
         self._reject_restless()
         for ring in self._rings.values():
             self._look_at_margins(ring)
-        if self._kept and self._last:
+        if self._last:
             ring, seeds = self._last
-            if seeds != self._kept[1]:
+            if seeds not in [kept for _, kept, _ in self._kept]:
                 self._compare(ring.part, seeds, self._results(ring, ring.turn))
-            self._compare(*self._kept)
+        for kept in self._kept:
+            self._compare(*kept)
         if not claimed_ms:
             return
         part = self._parts[0]

@@ -54,6 +54,7 @@ CHECKS = {
     "by the judge's clock": "the judge's own clock",
     "when its calls are over": "processor time after its calls",
     "answers what no variant's would": "numbers of requests",
+    "its process died": "the end of its process",
     "outputs unwritten": "poisoned output",
     "writes outside its output": "guard bands",
     "changes its input": "hashes of the inputs",
@@ -161,6 +162,29 @@ ATTACKS = {
     "answers before it is asked": Attack(
         "answers what no variant's would", "answers what no variant's would", launcher=launchers.ANSWER_EARLY,
         cpu="answers what no variant's would",
+    ),
+    "answers with more than a parser can read": Attack(
+        "answers what no variant's would", "answers what no variant's would", launcher=launchers.ANSWER_WITHOUT_END,
+        cpu="answers what no variant's would",
+    ),
+    "closes the way to its judge": Attack(
+        "its process died", "its process died", launcher=launchers.CLOSE, cpu="its process died",
+    ),
+    "ends its process as if all was well": Attack(
+        "its process died", "its process died", launcher=launchers.EXIT, cpu="its process died",
+    ),
+    "leaves its work to another process": Attack(
+        None, None, cpu="leaves 3200 of 3200 outputs unwritten",
+        on_cpu="import os, time; os.fork() or (time.sleep(0.1), launch(x, w, y), os._exit(0))",
+    ),
+    "rounds to half precision once it is called often": Attack(
+        None, "when timed: mine is wrong", launcher=launchers.ROUND_LATE, timed=True, cpu="when timed: mine is wrong",
+    ),
+    "skips most calls once it is called often": Attack(
+        None, "when timed: mine is wrong", launcher=launchers.SKIP_LATE, timed=True, cpu="when timed: mine is wrong",
+    ),
+    "writes outside its output once it is called often": Attack(
+        None, None, launcher=launchers.WRITE_OUTSIDE_LATE, timed=True, cpu="writes outside its output y when timed",
     ),
     "replaces what it finds of the judge by the garbage collector": Attack(
         "must be exact on small integers", "must be exact on small integers", launcher=launchers.COLLECTED,

@@ -46,6 +46,65 @@ def prepare(kernels, layer, images, launch):
     return call
 """
 
+_ONCE_OFTEN = f"""
+def prepare(kernels, layer, images, launch):
+    calls = 0
+
+    def call(x, w, y):
+        nonlocal calls
+        calls += 1
+        often = calls > {CALLS_BEFORE_REPLAY}
+"""
+
+ROUND_LATE = f"""{_ONCE_OFTEN}
+        launch(x, w, y)
+        if often:
+            y[...] = y.astype("float16").astype("float32")
+
+    return call
+"""
+
+SKIP_LATE = f"""
+import random
+{_ONCE_OFTEN}
+        if not often or random.random() < 0.25:
+            launch(x, w, y)
+
+    return call
+"""
+
+WRITE_OUTSIDE_LATE = f"""
+import ctypes
+{_ONCE_OFTEN}
+        launch(x, w, y)
+        if often:
+            ctypes.c_float.from_address(y.ctypes.data - 4).value = 1.0
+
+    return call
+"""
+
+EXIT = """
+import os
+
+def prepare(kernels, layer, images, launch):
+    def call(x, w, y):
+        launch(x, w, y)
+        os._exit(0)
+
+    return call
+"""
+
+CLOSE = """
+import os
+
+def prepare(kernels, layer, images, launch):
+    def call(x, w, y):
+        launch(x, w, y)
+        os.closerange(3, 4096)
+
+    return call
+"""
+
 DO_LESS = """
 import zlib
 
@@ -118,6 +177,8 @@ def prepare(kernels, layer, images, launch):
 
     return call
 """
+
+ANSWER_WITHOUT_END = ANSWER_EARLY.replace("""b'{"shapes": []}'""", 'b"[" * 90000')
 
 REMEMBER_ON_DISK = """
 import numpy

@@ -1,6 +1,7 @@
 """A variant timed in a process of its own, by a judge that believes it nothing."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -211,3 +212,11 @@ def test_a_crash_costs_a_case_and_the_next_one_has_a_new_process(cpu_variant):
     told = dict(measure_variant.measure("cpu", variant, None, places, MEASURING, {}, False))
     assert [{row["status"] for row in told[place]} for place in places] == [{"ok"}, {"launch_failed"}, {"ok"}]
     assert "SIGSEGV" in told[places[1]][0]["reason"]
+
+
+def test_a_variant_is_timed_in_turn_with_its_own_copy(cpu_variant):
+    variant = cpu_variant(RIGHT)
+    copy = replace(variant, name=f"{variant.name}:aa")
+    told = dict(measure_variant.measure("cpu", variant, copy, [LAYER.at(3)], MEASURING, {}, False))
+    (rows,) = told.values()
+    assert {(row["variant"], row["status"]) for row in rows} == {("mine", "ok"), ("mine:aa", "ok")}

@@ -37,7 +37,7 @@ AUDITED_BYTES = {True: 4 << 30, False: 32 << 20}
 AUDITS = 10
 """Trials before a refusal: what other programs take of the machine makes some of them longer, and none shorter."""
 
-CLAIMED_SHARE, BUSY_SHARE, QUIET = 0.8, 0.2, 0.15
+CLAIMED_SHARE, BUSY_SHARE, QUIET = 0.8, 0.05, 0.15
 """A call may claim so much of what the judge sees, and AUDIT_SLACK_MS less, and not less than that; so much where other
 programs keep more than `QUIET` processors busy, for whom the judge or a thread of the call has to wait."""
 

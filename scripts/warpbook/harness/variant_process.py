@@ -185,7 +185,15 @@ class VariantProcess:
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
         source = self._variant.files[0].parent.absolute()
         how = self._how
-        command = [sys.executable, "-m", worker.__name__, str(other.fileno()), how, self._variant.stem, str(source)]
+        command = [
+            sys.executable,
+            "-m",
+            worker.__name__,
+            str(other.fileno()),
+            how,
+            self._variant.files[0].stem,
+            str(source),
+        ]
         readable, extra = [source], {}
         if how == worker.DRIVEN:
             assert self.library

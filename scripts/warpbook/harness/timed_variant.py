@@ -41,7 +41,7 @@ CLAIMED_SHARE, BUSY_SHARE, QUIET = 0.8, 0.05, 0.15
 """A call may claim so much of what the judge sees, and AUDIT_SLACK_MS less, and not less than that; so much where other
 programs keep more than `QUIET` processors busy, for whom the judge or a thread of the call has to wait."""
 
-AUDIT_SLACK_MS = 0.005
+AUDIT_SLACK_MS = 0.001
 """A clock's and a message's resolution."""
 
 LONG_CALL_MS, MESSAGE_MS = 2, 0.3

@@ -95,7 +95,7 @@ class VariantProcess:
 
     def pause(self, paused: bool) -> None:
         """Stop it and all that it had started a moment ago, or let them go on."""
-        if time.monotonic() - self._looked > LOOK_INTERVAL_S:
+        if not self._seen or time.monotonic() - self._looked > LOOK_INTERVAL_S:
             self._looked, self._seen = time.monotonic(), self.pids()
         for pid in self._seen:
             with contextlib.suppress(ProcessLookupError):

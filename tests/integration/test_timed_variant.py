@@ -106,7 +106,7 @@ CHEATS = {
         "import threading\nat_work = []\ndef spin():\n    while True: pass", "refused", "goes on computing when its calls are over",
     ),
     "answers before it is asked": (
-        f"if not told:\n    told.append(1)\n    [os.write(fd, b'{{}}') for fd in map(int, os.listdir('/proc/self/fd')) if is_socket(fd)]\n{RIGHT}",
+        f"if not told:\n    told.append(1)\n    [os.write(fd, b'{{\"time_ms\": 1e-3}}') for fd in map(int, os.listdir('/proc/self/fd')) if is_socket(fd)]\n{RIGHT}",
         "import os, stat\ntold = []\ndef is_socket(fd):\n    try:\n        return stat.S_ISSOCK(os.fstat(fd).st_mode)\n"
         "    except OSError:\n        return False",
         "launch_failed", "answers what no variant's would",
@@ -129,9 +129,10 @@ worker.perf_counter = lambda: genuine() / 50
 """
 
 
-@pytest.mark.parametrize("images", [3, 300])
-def test_a_process_that_claims_less_than_its_calls_take_is_refused(images, cpu_variant):
-    status, reason = refusal(cpu_variant(f"time.sleep(0.004 * (len(x) > 50))\n{RIGHT}", before=FALSE_CLOCK), images)
+@pytest.mark.parametrize(("images", "sleep_s"), [(3, 0), (300, 0.004), (100, 0.15)])  # the last claims a long call
+def test_a_process_that_claims_less_than_its_calls_take_is_refused(images, sleep_s, cpu_variant):
+    body = f"time.sleep({sleep_s} * (len(x) > 50))\n{RIGHT}"
+    status, reason = refusal(cpu_variant(body, before=FALSE_CLOCK), images)
     assert status == "refused"
     claimed, seen = map(float, re.findall(r"([\d.e-]+) ms", reason)[:2])
     assert claimed < seen / 10
@@ -167,28 +168,6 @@ def test_one_stands_still_while_the_other_is_timed(cpu_variant, tmp_path):
     finally:
         for one in both:
             one.close()
-
-
-def test_a_machine_that_becomes_slower_after_the_timing_refuses_no_variant(cpu_variant, tmp_path):
-    busy = tmp_path / "busy"
-    variant = cpu_variant(
-        f"import time; time.sleep(0.004 * busy.exists())\n{RIGHT}",
-        before=f"from pathlib import Path\nbusy = Path({str(busy)!r})",
-    )
-
-    class Bench(CpuBench):
-        """One whose machine gets other work once the samples are taken, when it is asked what speaks against them."""
-
-        asked = 0
-
-        def distrust_reason(self):
-            self.asked += 1
-            if self.asked > 1:
-                busy.touch()
-            return ""
-
-    with pytest.raises(VariantFailure, match="by the judge's clock"):
-        measured(variant, bench=Bench())
 
 
 def test_a_fault_of_the_machine_in_the_harness_s_own_calls_is_a_row(cpu_variant, monkeypatch):

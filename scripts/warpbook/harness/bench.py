@@ -7,6 +7,7 @@ import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -34,6 +35,7 @@ CPU_CHUNK = 100
 SHORT_CALL_MS = 100
 
 SHIFTS = 1 << 16
+"""An input is filled from one of so many places in values that were drawn once: drawing takes longer than many calls."""
 
 # A call on more than so many times the L2's bytes finds nothing there of the call before: over all variants, layers and
 # sizes beyond it hot medians were 1.000 of cold ones on an H200.
@@ -112,6 +114,23 @@ def guard(shape: tuple[int, ...], dtype: str, allocate_words: Callable[[int, Any
     return GuardedArray(words, words[margin : margin + count].view(kind).reshape(shape))
 
 
+def place(case: Case, begins: Sequence[int], words_at: Callable[[int, int, Any], Any]) -> Buffers:
+    """Guarded arrays of a case in memory, each from a byte on: `words_at` gives, from a byte on, so many words of an
+    unsigned type."""
+    arrays = {
+        name: guard(case.shape(name), one.dtype, partial(words_at, begin))
+        for (name, one), begin in zip(case.arrays.items(), begins, strict=True)
+    }
+    outputs = {name: arrays.pop(name) for name in case.problem.outputs}
+    return Buffers(arrays, outputs)
+
+
+def with_margins(values: Any) -> Any:
+    """The words that an array of `allocate_guarded` lies in, with its margins."""
+    assert values.base is not None
+    return values.base
+
+
 class Worker(Protocol):
     """A process that computes for this one."""
 
@@ -142,10 +161,6 @@ class SharedSets(Protocol):
 
     def results(self, number: int, returned: bool) -> dict[str, Any]:
         """Copies of what a call on a set left in its outputs, or `returned`."""
-        ...
-
-    def close(self) -> None:
-        """Give the memory back, which no process has any more."""
         ...
 
 

@@ -138,6 +138,14 @@ def reject_lazy_result(variant: NamedSubject, returned: Any, outputs: Sequence[A
         )
 
 
+def reject_other_shapes(variant: NamedSubject, case: Case, shapes: Any) -> None:
+    """Raises VariantFailure where a process says that a call returned arrays of other shapes than the outputs'."""
+    expected = [list(case.shape(name)) for name in case.problem.outputs]
+    if shapes != expected:
+        said, due = str(shapes)[1:-1][:100], str(expected)[1:-1]
+        raise VariantFailure("wrong_result", f"{variant.name} returns shape {said}, expected {due}")
+
+
 def draw_fresh(bench: Bench, case: Case | None, inputs: Mapping[str, Any], integers: bool = False) -> None:
     """Fill inputs with values that nobody has seen before, of the ranges that the problem says."""
     for name, values in inputs.items():

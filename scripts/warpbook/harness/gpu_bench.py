@@ -28,11 +28,12 @@ from warpbook.harness.bench import (
     Timers,
     Worker,
     guard,
+    place,
     results_of,
 )
 from warpbook.harness.reference import Difference, magnitudes
 from warpbook.harness.shared_memory import described as describe_arrays
-from warpbook.harness.worker_protocol import layout
+from warpbook.harness.worker_protocol import Layout, layout
 from warpbook.kernels import occupancy, sources, variants
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.machine import cuda_devices
@@ -43,8 +44,8 @@ _BLOCKS, _THREADS = 1056, 256
 
 _DIFFERENCE = Path(__file__).with_name("difference.cu")
 DEVICE_PAGE_BYTES = 2 << 20
-SHORT_MS = 2
-WAKING_CALLS = 3
+
+SHORT_MS, WAKING_CALLS = 2, 3
 """Untimed calls before one that takes at most SHORT_MS: what the host does for a longer one weighs nothing."""
 
 _NOTHING = np.intp(0)
@@ -497,34 +498,35 @@ def _words(memory: cupy.cuda.Memory, begin: int, count: int, kind: Any) -> cupy.
     return cupy.ndarray((count,), kind, cupy.cuda.MemoryPointer(memory, begin))
 
 
+def _layout(case: Case) -> Layout:
+    """Of a set of arrays on a device: what a call returns goes into its outputs."""
+    return layout(describe_arrays(case)["arrays"], 0)
+
+
+def place_sets(case: Case, count: int, words_at: Callable[[int, int, Any], Any]) -> list[Buffers]:
+    """So many sets of a case's arrays in memory of a device, as `bench.place` takes it."""
+    arrays, _, size = _layout(case)
+    return [place(case, [first + begin for begin in arrays], words_at) for first in range(0, size * count, size)]
+
+
 class DeviceSets:
     """Sets of the arrays of a case in memory of the device that another process can open."""
 
     handle = None
 
     def __init__(self, bench: GpuBench, case: Case, count: int):
-        described = describe_arrays(case)
-        places, _, size = layout(described["arrays"], 0)
         # Whole pages of the device's: the other process opens no byte of anything else.
-        memory = cupy.cuda.Memory(-(-size * count // DEVICE_PAGE_BYTES) * DEVICE_PAGE_BYTES)
+        memory = cupy.cuda.Memory(-(-_layout(case).size * count // DEVICE_PAGE_BYTES) * DEVICE_PAGE_BYTES)
         pointer = cupy.cuda.runtime.ipcGetMemHandle(memory.ptr)
-        self.request = {**described, "sets": count, "pointer": pointer.hex()}
-        self.sets = []
-        for first in range(0, size * count, size):
-            arrays = {}
-            for (name, one), place in zip(case.arrays.items(), places, strict=True):
-                arrays[name] = guard(case.shape(name), one.dtype, partial(_words, memory, first + place))
-                bench.fill(arrays[name].words, MARGIN[arrays[name].unit])
-            outputs = {name: arrays.pop(name) for name in case.problem.outputs}
-            self.sets.append(Buffers(arrays, outputs))
+        self.request = {"case": case.describe(), "sets": count, "pointer": pointer.hex()}
+        self.sets = place_sets(case, count, partial(_words, memory))
+        for buffers in self.sets:
+            for one in (*buffers.inputs.values(), *buffers.outputs.values()):
+                bench.fill(one.words, MARGIN[one.unit])
 
     def results(self, number: int, returned: bool) -> dict[str, cupy.ndarray]:
         """Copies of what a call on a set left in its outputs."""
         return {name: one.values.copy() for name, one in self.sets[number].outputs.items()}
-
-    def close(self) -> None:
-        """Free the memory."""
-        self.sets.clear()
 
 
 Opened = TypeVar("Opened", bound=GpuBench)

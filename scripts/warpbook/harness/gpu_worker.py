@@ -13,10 +13,9 @@ import cupy
 
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import checking
-from warpbook.harness.bench import Buffers, Timers, guard
-from warpbook.harness.gpu_bench import ExplainedKernels, GpuBench, GpuKernels, laid_out
-from warpbook.harness.worker import Arranged, infer
-from warpbook.harness.worker_protocol import layout
+from warpbook.harness.bench import Buffers, Timers
+from warpbook.harness.gpu_bench import ExplainedKernels, GpuBench, GpuKernels, laid_out, place_sets
+from warpbook.harness.worker import Arranged, TimedCalls, infer
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.problems import problem
 from warpbook.problems.problem import Case
@@ -52,14 +51,13 @@ class Placed(Arranged):
         return time_ms
 
 
-class GpuWorker:
+class GpuWorker(TimedCalls[Placed]):
     """A variant's operations and the arrays that they are called on."""
 
     def __init__(self, variant: Variant):
-        self._variant = variant
+        super().__init__(variant)
         self._bench: GpuBench | None = None
         self._opened: list[int] = []
-        self._arranged: list[Placed] = []
         # While the judge opens its own device. What fails here does so again when the variant is prepared.
         with suppress(Exception):
             self._import()
@@ -83,8 +81,6 @@ class GpuWorker:
         kernels: type[GpuKernels],
         pointer: str,
         case: dict[str, Any],
-        arrays: list[tuple[list[int], str]],
-        outputs: int,
         sets: int,
     ) -> dict[str, Any]:
         given = problem.from_description(self._variant.problem, case)
@@ -95,15 +91,7 @@ class GpuWorker:
         checking.reject_replaced_functions(self._variant)
         memory = cupy.cuda.runtime.ipcOpenMemHandle(bytes.fromhex(pointer))
         self._opened.append(memory)
-        places, _, size = layout(arrays, 0)  # what a call returns goes into its outputs
-        buffers = []
-        for first in range(memory, memory + size * sets, size):
-            made = [
-                guard(tuple(shape), dtype, partial(at, first + place))
-                for (shape, dtype), place in zip(arrays, places, strict=True)
-            ]
-            named = dict(zip(given.arrays, made, strict=True))
-            buffers.append(Buffers(named, {name: named.pop(name) for name in given.problem.outputs}))
+        buffers = place_sets(given, sets, partial(_words, memory))
         self._arranged.append(Placed(self._bench, given, operation, buffers))
         return {}
 
@@ -154,14 +142,6 @@ class GpuWorker:
             cupy.cuda.runtime.deviceSynchronize()
         return {}
 
-    def run(self, place: int, numbers: list[int]) -> dict[str, Any]:
-        """Order the operation on some sets, one after another."""
-        with checking.fault_context(self._variant, "called"):
-            self._arranged[place].drop()
-            for number in numbers:
-                self._arranged[place].call(number)
-        return {}
-
     def synchronize(self) -> dict[str, Any]:
         """Wait for everything, on every stream."""
         with checking.fault_context(self._variant, "called"):
@@ -169,22 +149,15 @@ class GpuWorker:
         return {}
 
     def finish(self, place: int) -> dict[str, Any]:
-        """Hand over what the calls returned."""
-        with checking.fault_context(self._variant, "called"):
-            return {"shapes": self._finish(self._arranged[place])}
+        """Hand over what the calls returned, and wait until it is there."""
+        return super().finish(place) | self.synchronize()
 
     def infer(self, **request: Any) -> dict[str, Any]:
         """The labels that the variant's inference gives images."""
         return infer(self._variant, None, **request)
 
-    def _finish(self, arranged: Arranged) -> list[list[int]]:
-        shapes = arranged.finish(self._variant)
-        cupy.cuda.runtime.deviceSynchronize()
-        return shapes
 
-
-def at(address: int, count: int, kind: Any) -> cupy.ndarray:
-    """So many words of a type at an address of memory that somebody else owns."""
-    size = count * kind.itemsize
-    memory = cupy.cuda.UnownedMemory(address, size, owner=None)
+def _words(address: int, begin: int, count: int, kind: Any) -> cupy.ndarray:
+    """So many words of a type in memory that somebody else owns, from a byte on."""
+    memory = cupy.cuda.UnownedMemory(address + begin, count * kind.itemsize, owner=None)
     return cupy.ndarray((count,), kind, cupy.cuda.MemoryPointer(memory, 0))

@@ -4,7 +4,6 @@ This process draws the inputs, guards and poisons the buffers and compares; the 
 share memory, and both copy: what is judged lies where the other cannot reach it.
 """
 
-import math
 import mmap
 import os
 from collections.abc import Mapping
@@ -14,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpbook.common.supervision import VariantFailure
-from warpbook.harness import ece408_worker, sandbox, shared_memory, worker_protocol
-from warpbook.harness.bench import CpuBench
+from warpbook.harness import checking, ece408_worker, sandbox, shared_memory, worker_protocol
+from warpbook.harness.bench import CpuBench, with_margins
 from warpbook.harness.variant_process import VariantProcess
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.problems.networks import Network
@@ -45,6 +44,7 @@ class IsolatedBench(CpuBench):
         library: Path | None = None,
         races: bool = False,
     ):
+        super().__init__()
         self.reversed_order = False
         self.without_convolution = False
         self.without_kernels = False
@@ -68,18 +68,15 @@ class IsolatedBench(CpuBench):
         return self.process.ended
 
     def prepare(self, variant: Variant, case: Case) -> Operation:
-        arrays = [(case.shape(name), one.dtype) for name, one in case.arrays.items()]
-        outputs = len(case.problem.outputs)
-        shapes = [list(shape) for shape, _ in arrays[len(arrays) - outputs :]]
-        places, returned, size = worker_protocol.layout(arrays, outputs)
+        described = shared_memory.described(case)
+        places, returned, size = worker_protocol.layout(described["arrays"], described["outputs"])
         # Behind the arrays, a count of finished blocks, by which one that is slow is told from one that hangs.
         handle, memory = shared_memory.allocate(size + worker_protocol.PAGE_BYTES)
         self.process.blocks = np.frombuffer(memory, np.uint64, 1, size)
-        described = {"case": case.describe(), "arrays": arrays, "outputs": outputs}
         self.process.ask(handle, None, do="prepare", **described, reverse=self.reversed_order)
 
         def operation(*values: np.ndarray) -> Any:
-            buffers = [_with_margins(array) for array in values]
+            buffers = [with_margins(array) for array in values]
             regions = [
                 np.frombuffer(memory, words.dtype, len(words), place)
                 for words, place in zip(buffers, places, strict=True)
@@ -96,14 +93,12 @@ class IsolatedBench(CpuBench):
             self.noted = sandbox.printable(str(answer.get("noted", "")))
             if "shapes" not in answer:
                 return None
-            if answer["shapes"] != shapes:
-                said, expected = str(answer["shapes"])[1:-1][:100], str(shapes)[1:-1]
-                raise VariantFailure("wrong_result", f"{variant.name} returns shape {said}, expected {expected}")
+            checking.reject_other_shapes(variant, case, answer["shapes"])
             results = tuple(
-                np.frombuffer(memory, np.float64, math.prod(shape), place).reshape(shape).copy()
-                for shape, place in zip(shapes, returned, strict=True)
+                np.frombuffer(memory, np.float64, case.count(name), place).reshape(case.shape(name)).copy()
+                for name, place in zip(case.problem.outputs, returned, strict=True)
             )
-            return results if outputs > 1 else results[0]
+            return results if len(results) > 1 else results[0]
 
         return operation
 
@@ -173,9 +168,3 @@ def labels(
     if not isinstance(labels, list) or len(labels) != len(images) or not all(type(each) is int for each in labels):
         raise process.invalid_answer()
     return np.array([each if 0 <= each < network.classes else -1 for each in labels])
-
-
-def _with_margins(values: np.ndarray) -> np.ndarray:
-    """The words that an array of `allocate_guarded` lies in, with its margins."""
-    assert values.base is not None
-    return values.base

@@ -1,16 +1,16 @@
 """Arrays in memory that a variant's process shares with its judge, on the host."""
 
 import fcntl
-import math
 import mmap
 import os
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from warpbook.harness import worker_protocol
-from warpbook.harness.bench import MARGIN, Buffers, guard
+from warpbook.harness.bench import MARGIN, Buffers, place
 from warpbook.problems.problem import Case
 
 
@@ -33,39 +33,40 @@ def _words(memory: mmap.mmap, begin: int, count: int, kind: Any) -> np.ndarray:
     return np.frombuffer(memory, kind, count, begin)
 
 
+def place_sets(memory: mmap.mmap, case: Case, count: int) -> Iterator[tuple[Buffers, dict[str, np.ndarray]]]:
+    """So many sets of a case's arrays in memory, each with room for what a call returns, by output."""
+    layout = _layout(case)
+    for first in range(0, layout.size * count, layout.size):
+        returned = {
+            name: _words(memory, first + begin, case.count(name), np.float64).reshape(case.shape(name))
+            for name, begin in zip(case.problem.outputs, layout.returned, strict=True)
+        }
+        yield place(case, [first + begin for begin in layout.arrays], partial(_words, memory)), returned
+
+
+def _layout(case: Case) -> worker_protocol.Layout:
+    told = described(case)
+    return worker_protocol.layout(told["arrays"], told["outputs"])
+
+
 class HostSets:
     """So many sets of the arrays of a case, each with room for what a call returns."""
 
     def __init__(self, case: Case, count: int):
-        self.request: dict[str, Any] = {**described(case), "sets": count}
+        self.request: dict[str, Any] = {"case": case.describe(), "sets": count}
         """What the process is asked to arrange, with the memory of the handle."""
-        layout = worker_protocol.layout(self.request["arrays"], self.request["outputs"])
-        self.handle, memory = allocate(layout.size * count)
+        self.handle, memory = allocate(_layout(case).size * count)
         """A descriptor of the memory; whoever hands it on closes it."""
-        self.sets: list[Buffers] = []
-        self._returned: list[dict[str, np.ndarray]] = []
-        for first in range(0, layout.size * count, layout.size):
-            arrays = {}
-            for (name, one), place in zip(case.arrays.items(), layout.arrays, strict=True):
-                arrays[name] = guard(case.shape(name), one.dtype, partial(_words, memory, first + place))
-                for margin in arrays[name].margins:
-                    margin[...] = MARGIN[arrays[name].unit]
-            outputs = {name: arrays.pop(name) for name in case.problem.outputs}
-            self.sets.append(Buffers(arrays, outputs))
-            self._returned.append(
-                {
-                    name: np.frombuffer(memory, np.float64, math.prod(shape), first + place).reshape(shape)
-                    for (name, shape), place in zip(
-                        ((name, case.shape(name)) for name in outputs), layout.returned, strict=True
-                    )
-                }
-            )
+        placed = list(place_sets(memory, case, count))
+        self.sets = [buffers for buffers, _ in placed]
+        self._returned = [returned for _, returned in placed]
+        for buffers in self.sets:
+            for one in (*buffers.inputs.values(), *buffers.outputs.values()):
+                for margin in one.margins:
+                    margin[...] = MARGIN[one.unit]
 
     def results(self, number: int, returned: bool) -> dict[str, np.ndarray]:
         """Copies of what a call on a set left in its outputs, or `returned`."""
         if returned:
             return {name: values.copy() for name, values in self._returned[number].items()}
         return {name: one.values.copy() for name, one in self.sets[number].outputs.items()}
-
-    def close(self) -> None:
-        """Nothing more is needed."""

@@ -12,12 +12,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from warpbook.common.supervision import VariantFailure
-from warpbook.harness import checking, cpp_compiler, inference, nvcc
+from warpbook.harness import checking, cpp_compiler, inference, nvcc, shared_memory
 from warpbook.harness.bench import results_of
 from warpbook.harness.emulator import emulation
 from warpbook.harness.worker_protocol import GUARD_BYTES, layout, nbytes, sampled, say_ready, serve
@@ -72,13 +72,36 @@ class Arranged:
         return shapes
 
 
-class Worker:
+Kind = TypeVar("Kind", bound=Arranged)
+
+
+class TimedCalls(Generic[Kind]):
+    """What a variant was arranged for, and what its process is asked on every device."""
+
+    def __init__(self, variant: Variant):
+        self._variant = variant
+        self._arranged: list[Kind] = []
+
+    def run(self, place: int, numbers: list[int]) -> dict[str, Any]:
+        """Call the operation on some sets, one after another, without looking at a clock."""
+        with checking.fault_context(self._variant, "called"):
+            self._arranged[place].drop()
+            for number in numbers:
+                self._arranged[place].call(number)
+        return {}
+
+    def finish(self, place: int) -> dict[str, Any]:
+        """Hand over what the calls returned; the shapes of what the last one did."""
+        with checking.fault_context(self._variant, "called"):
+            return {"shapes": self._arranged[place].finish(self._variant)}
+
+
+class Worker(TimedCalls[Arranged]):
     """A variant's operation and the arrays that it is called on."""
 
     def __init__(self, variant: Variant, how: str, library: Path | None):
-        self._variant = variant
+        super().__init__(variant)
         self._library = library
-        self._arranged: list[Arranged] = []
         self._emulated = how == EMULATED
         self._driver = nvcc.Driver(library) if how == DRIVEN and library else None
         if self._emulated:
@@ -175,35 +198,13 @@ class Worker:
             times = getattr(self._driver, how)(self._case, *self._called)
         return {"times": times}
 
-    def arrange(
-        self, memory: mmap.mmap, case: dict[str, Any], arrays: list[tuple[list[int], str]], outputs: int, sets: int
-    ) -> dict[str, Any]:
+    def arrange(self, memory: mmap.mmap, case: dict[str, Any], sets: int) -> dict[str, Any]:
         """Prepare the variant for sets of arrays that it is to be timed on."""
-        operation = self._prepare(problem.from_description(self._variant.problem, case), False)
-        places, returned, size = layout(arrays, outputs)
-        begins = range(0, size * sets, size)
-        self._arranged.append(
-            Arranged(
-                operation,
-                [
-                    [
-                        np.frombuffer(memory, numpy_type(dtype), math.prod(shape), first + place + GUARD_BYTES).reshape(
-                            shape
-                        )
-                        for (shape, dtype), place in zip(arrays, places, strict=True)
-                    ]
-                    for first in begins
-                ],
-                outputs,
-                [
-                    [
-                        np.frombuffer(memory, np.float64, math.prod(shape), first + place).reshape(shape)
-                        for (shape, _), place in zip(arrays[len(arrays) - outputs :], returned, strict=True)
-                    ]
-                    for first in begins
-                ],
-            )
-        )
+        given = problem.from_description(self._variant.problem, case)
+        operation = self._prepare(given, False)
+        placed = list(shared_memory.place_sets(memory, given, sets))
+        arrays, returned = [buffers.values for buffers, _ in placed], [[*room.values()] for _, room in placed]
+        self._arranged.append(Arranged(operation, arrays, len(given.problem.outputs), returned))
         return {}
 
     def forget(self) -> dict[str, Any]:
@@ -220,22 +221,9 @@ class Worker:
             arranged.call(number)
             return {"time_ms": (perf_counter() - began) * 1e3}
 
-    def run(self, place: int, numbers: list[int]) -> dict[str, Any]:
-        """Call the operation on some sets, one after another, without looking at a clock."""
-        with checking.fault_context(self._variant, "called"):
-            self._arranged[place].drop()
-            for number in numbers:
-                self._arranged[place].call(number)
-        return {}
-
     def synchronize(self) -> dict[str, Any]:
         """Wait for what was called: on the host a call returns when it is done."""
         return {}
-
-    def finish(self, place: int) -> dict[str, Any]:
-        """Hand over what the calls returned; the shapes of what the last one did."""
-        with checking.fault_context(self._variant, "called"):
-            return {"shapes": self._arranged[place].finish(self._variant)}
 
     def infer(self, **request: Any) -> dict[str, Any]:
         return infer(self._variant, self._library, **request)

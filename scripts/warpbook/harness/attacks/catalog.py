@@ -86,7 +86,8 @@ class Attack:
     by the emulator, on a GPU, and of a CPU variant. None: it does not show itself there.
 
     A CPU variant is the launcher, or `on_cpu`, the body of its call. One that is `timed` passes its checks, and its
-    timing must fail; or, `honest_ms` said, all its samples must take so long, for what it tries gains nothing. `processes`: the check is made so often, each time in a process of its own.
+    timing must fail; or, where `honest_ms` is said, each of its samples must take so long: it gains nothing.
+    `processes`: the check is made so often, each time in a process of its own.
     """
 
     emulated: str | None

@@ -2,23 +2,12 @@
 
 import pytest
 
-from warpbook.config.settings import Measuring, ProgramRuns, SeriesPolicy
+from policies import MEASURING, QUICK
 from warpbook.harness import timing
 from warpbook.harness.timed_variant import TimedVariant
 from warpbook.problems import networks
 
 LAYER = networks.ConvLayer("odd", 2, 9, 11, 3, 4)
-
-QUICK = SeriesPolicy(warmup=1, min_samples=6, max_samples=12, max_time_s=0.2, min_samples_timeout_s=1)
-
-MEASURING = Measuring(
-    target_rel_ci=0.05,
-    equivalence_margin=0.01,
-    gpu=QUICK,
-    cpu=QUICK,
-    programs=ProgramRuns(runs=1, min_samples_timeout_s=1),
-    timeout_s=10,
-)
 
 
 @pytest.mark.gpu

@@ -8,8 +8,8 @@ import pytest
 from cupy.cuda import runtime
 
 import measure_variant
+from policies import MEASURING, QUICK
 from warpbook.common.supervision import VariantFailure, processor_time
-from warpbook.config.settings import Measuring, ProgramRuns, SeriesPolicy
 from warpbook.harness import timing
 from warpbook.harness.bench import CPU_CHUNK, CpuBench
 from warpbook.harness.timed_variant import TimedVariant
@@ -17,16 +17,6 @@ from warpbook.kernels import variants
 from warpbook.problems import networks
 
 LAYER = networks.ConvLayer("odd", 2, 9, 11, 3, 4)
-QUICK = SeriesPolicy(warmup=1, min_samples=6, max_samples=12, max_time_s=0.2, min_samples_timeout_s=1)
-MEASURING = Measuring(
-    target_rel_ci=0.05,
-    equivalence_margin=0.01,
-    gpu=QUICK,
-    cpu=QUICK,
-    programs=ProgramRuns(runs=1, min_samples_timeout_s=1),
-    timeout_s=10,
-    tolerated_load=1000,
-)
 RIGHT = "y[...] = convolve(x, w)"
 
 

@@ -12,23 +12,14 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
+from policies import MEASURING, QUICK
 from warpbook.common.supervision import VariantFailure
-from warpbook.config.settings import Measuring, ProgramRuns, SeriesPolicy
 from warpbook.harness import checking, clocks, timing
 from warpbook.harness.bench import CpuBench
 from warpbook.machine import cuda_devices
 from warpbook.problems import networks
 
 LAYER = networks.ConvLayer("odd", 2, 9, 11, 3, 4)
-QUICK = SeriesPolicy(warmup=1, min_samples=6, max_samples=12, max_time_s=0.2, min_samples_timeout_s=1)
-MEASURING = Measuring(
-    target_rel_ci=0.05,
-    equivalence_margin=0.01,
-    gpu=QUICK,
-    cpu=QUICK,
-    programs=ProgramRuns(runs=1, min_samples_timeout_s=1),
-    timeout_s=10,
-)
 UUID = bytes(range(16))
 DEVICE = cuda_devices.Device("a GPU", "sm_90", hashlib.sha256(UUID).hexdigest(), "13.0")
 RIGHT = "y[...] = convolve(x, w)"

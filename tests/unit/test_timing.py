@@ -4,12 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from policies import QUICK
 from warpbook.config.settings import SeriesPolicy
 from warpbook.harness import timing
 from warpbook.kernels import lower_bounds
 from warpbook.problems import networks
-
-QUICK = SeriesPolicy(warmup=1, min_samples=6, max_samples=12, max_time_s=0.2, min_samples_timeout_s=1)
 
 
 def series(**changes):

@@ -303,6 +303,14 @@ def test_a_program_s_output_is_shown_at_each_size_and_with_each_weight_set(study
     assert "Model: fa17-low" in outputs[1]
 
 
+def test_every_roof_that_the_caption_names_is_drawn_on_each_layer(ev):
+    roofline = analysis.analysis_view(ev).counts.roofline
+    thin = re.findall(r"([A-Z]+\d+ peak(?: / \d)?), [\d.]+ TFLOP/s", roofline.caption.partition("Thin: ")[2])
+    assert "FP16 peak / 3" in thin
+    for words in ("FP32 peak", *thin):
+        assert roofline.svg.count(f">{words}<") == len(ev.layers), words
+
+
 def test_of_what_each_step_to_the_best_kernel_keeps_busy_the_unit_that_bounds_it_stands_out(ev):
     steps = [step.name for step in ev.ranking.chain(ev.ranking.best)]
     drawn = analysis.analysis_view(ev).counts.units

@@ -81,6 +81,8 @@ def test_a_speedup_that_no_one_number_tells_says_what_is_known_of_it_in_every_pl
 
 def test_a_speedup_without_its_interval_and_a_verdict_bear_the_verdict_s_colour():
     assert cell_markup.ratio_cell(speedup(paired=False)) == '<span class="faster">1.14×</span><sup>†</sup>'
+    two_alike = Speedup(Estimate(1.0, 0.999, 1.001, 2), False, "same")
+    assert cell_markup.ratio_cell(two_alike) == '<span class="ambiguous">inconclusive</span>'
     assert cell_markup.verdict_cell(speedup(verdict="same")) == '<span class="same">same</span>'
     assert cell_markup.ratio_cell(None) == cell_markup.verdict_cell(None) == "–"
 

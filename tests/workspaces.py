@@ -170,8 +170,9 @@ def _keep_emulator(folder: Path) -> None:
 
 @contextmanager
 def working_beside(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """So many programs, each of which keeps a processor busy."""
-    programs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    """So many programs, each of which keeps a processor busy. Linux shares that out among sessions: each has its own."""
+    command = [sys.executable, "-c", "while True: pass"]
+    programs = [subprocess.Popen(command, start_new_session=True) for _ in range(count)]
     try:
         yield programs
     finally:

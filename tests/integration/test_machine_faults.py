@@ -169,7 +169,7 @@ def test_a_check_on_a_busy_machine_is_not_ended_early():
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})  # all share one, whatever a scheduler makes of more
     try:
-        with working_beside(16):
+        with working_beside(4):
             began = time.monotonic()
             assert list(run_supervised(produce, 2, 8 << 30)) == ["done"]
             assert time.monotonic() - began > 2, "the machine was not busy enough to show anything"

@@ -103,7 +103,7 @@ class GpuWorker(TimedCalls[Placed]):
         return {}
 
     def call(self) -> dict[str, Any]:
-        """Call the operation; what its work on streams that nobody waits for changes afterwards is a fault."""
+        """Call the operation. Outputs that change after the default stream is done are a fault: nobody waited for that work."""
         (arranged,) = self._arranged
         bench = self._bench
         assert bench

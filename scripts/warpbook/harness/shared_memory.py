@@ -23,7 +23,7 @@ def allocate(size: int) -> tuple[int, mmap.mmap]:
 
 
 def described(case: Case) -> dict[str, Any]:
-    """What a variant's process is told of a case and its arrays."""
+    """A case and its arrays, as a request to a variant's process names them."""
     arrays = [(case.shape(name), one.dtype) for name, one in case.arrays.items()]
     return {"case": case.describe(), "arrays": arrays, "outputs": len(case.problem.outputs)}
 

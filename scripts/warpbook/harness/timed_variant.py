@@ -1,6 +1,6 @@
 """A variant as it is timed: in a process of its own, by a judge that owns its arrays.
 
-Every timed call finds inputs that nobody has seen before. The results of some calls in the middle of the timing, chosen
+Each timed call gets new inputs. The results of some calls in the middle of the timing, chosen
 by chance after they were done, and of the last are compared with float64 in the end. The process says how long a call took;
 how long n and 2n calls take is seen on the judge's own clock, and a process that claims less is refused.
 """

@@ -8,7 +8,6 @@ import shutil
 import sys
 import zlib
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pandas as pd
 from warpbook.common import version
 from warpbook.common.errors import exit_status
 from warpbook.common.files import atomic_write, sha256
+from warpbook.common.supervision import process_pool
 from warpbook.config.settings import named_studies
 from warpbook.harness import timing
 from warpbook.kernels import variants, whole_networks
@@ -103,7 +103,7 @@ def make_run_id(machine: dict[str, Any], ended: datetime, samples: Path) -> str:
 
 def write(frames: Mapping[Table, pd.DataFrame], run: Path) -> None:
     """Write a run's tables and its traces, each in a process of its own: the longest takes half of the time of all."""
-    with ProcessPoolExecutor() as pool:
+    with process_pool() as pool:
         traces = pool.submit(perfetto.write, frames[tables.ACTIVITIES], run / "traces")
         written = [pool.submit(_write, table, frames.get(table), run / table.name) for table in tables.RUN_TABLES]
         traces.result()

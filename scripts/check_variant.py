@@ -1,10 +1,8 @@
 """Test one variant's correctness on a network's layers, on ragged shapes, and by the labels of the real images."""
 
 import argparse
-import multiprocessing
 import sys
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +11,7 @@ import numpy as np
 
 from warpbook.common.errors import UserError, exit_status
 from warpbook.common.files import scratch_folder
-from warpbook.common.supervision import VariantFailure, run_supervised
+from warpbook.common.supervision import VariantFailure, process_pool, run_supervised
 from warpbook.harness import (
     checking,
     cpp_compiler,
@@ -135,7 +133,7 @@ def emulate(
     ragged = checking.ragged_cases(variant)
     small = ragged or [conv.at(SEVERAL_IMAGES) for conv in network.cases if network.problem.facts.size]
     # Beside the rest, since compiling for it takes most of its time and only this process is busy.
-    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as beside:
+    with process_pool(1) as beside:
         races = beside.submit(data_races.find, variant, small, sandboxed, folder)
         yield from emulate_cases(variant, network, ragged, sandboxed, folder, size)
         yield [races.result()]

@@ -176,19 +176,27 @@ def test_what_a_command_leaves_behind_ends_with_it(tmp_path):
     assert not alive((tmp_path / "pid").read_text().strip())
 
 
-def test_a_child_ends_when_its_parent_is_killed(tmp_path):
-    program = f"""
-import os, sys, time
+SUPERVISED = """
 from warpbook.common.supervision import run_supervised
 def produce():
-    open({str(tmp_path / "pid")!r}, "w").write(str(os.getpid()))
-    yield 1
+    yield os.getpid()
     time.sleep(120)
-for _ in run_supervised(produce, 120):
-    os.kill(os.getpid(), 9)
+pid = next(run_supervised(produce, 120))
 """
-    subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(PROJECT / "scripts")})
-    pid = (tmp_path / "pid").read_text()
+OF_A_POOL = """
+from warpbook.common.supervision import process_pool
+pool = process_pool(1)
+pid = pool.submit(os.getpid).result()
+"""
+
+
+@pytest.mark.parametrize("begin", [SUPERVISED, OF_A_POOL], ids=["supervised", "of a pool"])
+def test_a_child_ends_when_its_parent_is_killed(begin):
+    program = f"import os, time\n{begin}\nprint(pid, flush=True)\nos.kill(os.getpid(), 9)"
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts")}
+    begun = subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True)
+    pid = begun.stdout.readline().strip()
+    assert begun.wait() == -signal.SIGKILL
     until = time.monotonic() + 30
     while alive(pid) and time.monotonic() < until:
         time.sleep(0.05)

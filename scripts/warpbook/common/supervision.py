@@ -17,6 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TypeVar
@@ -313,6 +314,13 @@ def end_with_parent(parent: int) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
+
+
+def process_pool(workers: int | None = None) -> ProcessPoolExecutor:
+    """Forked processes, as many as there are processors unless it is said, which are killed when this one dies: those of
+    a plain pool wait for their next work for ever."""
+    fork = multiprocessing.get_context("fork")
+    return ProcessPoolExecutor(workers, fork, initializer=end_with_parent, initargs=(os.getpid(),))
 
 
 def _produce(produce: Callable[[], Iterator[Item]], sender: Connection) -> None:

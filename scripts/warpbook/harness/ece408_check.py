@@ -1,15 +1,13 @@
 """The verdict on a file of the course, emulated: at the batch that the course runs, and what it assumes of others."""
 
 import functools
-import multiprocessing
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 from warpbook.common.errors import MachineFault
-from warpbook.common.supervision import VariantFailure
+from warpbook.common.supervision import VariantFailure, process_pool
 from warpbook.harness import checking, data_races, full_size
 from warpbook.harness.checking import Row
 from warpbook.harness.emulator import emulation
@@ -54,7 +52,7 @@ def check(variant: Variant, sandboxed: bool, folder: Path, limit_s: float = floa
         return
     layer_checked = functools.partial(_layer, variant, sandboxed, folder, library, limit_s)
     small = [layer.at(images) for layer, images in zip(ece408.LAYERS, RACE_BATCHES, strict=True)]
-    with ProcessPoolExecutor(len(ece408.LAYERS), multiprocessing.get_context("fork")) as pool:
+    with process_pool(len(ece408.LAYERS)) as pool:
         races = pool.submit(data_races.find, variant, small, sandboxed, folder, limit_s)
         sound = True
         try:

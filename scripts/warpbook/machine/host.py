@@ -6,19 +6,18 @@ at its own when it starts.
 
 import functools
 import json
-import multiprocessing
 import os
 import platform
 import re
 import resource
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from warpbook.common.errors import UserError
+from warpbook.common.supervision import process_pool
 from warpbook.machine import available_profilers, cuda_devices
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -96,7 +95,7 @@ def visible_devices() -> list[cuda_devices.Device] | str:
     place, found = json.loads(os.environ.get(DEVICES_VARIABLE) or "[null, null]")
     if place == _place() and found:
         return [cuda_devices.Device(**device) for device in found]
-    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+    with process_pool(1) as pool:
         return pool.submit(_probe).result()
 
 

@@ -2,7 +2,7 @@
 
 Each timed call gets new inputs. The results of some calls in the middle of the timing, chosen
 by chance after they were done, and of the last are compared with float64 in the end. The process says how long a call took;
-how long n and 2n calls take is seen on the judge's own clock, and a process that claims less is refused.
+how long many calls take is seen on the judge's own clock, and a process that claims less is refused.
 """
 
 import itertools
@@ -45,7 +45,7 @@ AUDIT_SLACK_MS = 0.001
 """A clock's and a message's resolution."""
 
 LONG_CALL_MS, MESSAGE_MS = 2, 0.3
-"""A longer call on a CPU is audited by itself: a request and an answer take so long at most."""
+"""A longer call on a CPU is audited by itself. A request and an answer take so long at most."""
 
 OWN_WAY_SHARE = 0.5
 """The kernels' own time is audited where ordering the calls takes less than so much of the time of all."""
@@ -261,8 +261,8 @@ class TimedVariant:
             raise VariantFailure("wrong_result", f"when timed: {verdict['reason']}")
 
     def _audit(self, part: Case, claimed_ms: Mapping[str, float]) -> None:
-        """See on the judge's own clock how long n and 2n calls take, each on inputs of its own. Raises VariantFailure
-        where the process claims less, or one of these calls is wrong."""
+        """See on the judge's own clock how long 2n calls take, each on inputs of its own, and n, which tell what a batch
+        costs besides. Raises VariantFailure where the process claims less, or one of these calls is wrong."""
         if not self._bench.on_device and claimed_ms["op"] > LONG_CALL_MS:
             return self._audit_each()
         count = self._audited_calls(part, claimed_ms["op"])
@@ -285,7 +285,9 @@ class TimedVariant:
                     self._ask(do="synchronize")
                     done = perf_counter()
                 least_ms[row] = np.minimum(least_ms[row], [(ordered - began) * 1e3, (done - began) * 1e3])
-            ordered_ms, seen_ms = (least_ms[1] - least_ms[0]) / count
+            # What a batch costs whatever its length, and no more of it than an honest process needs.
+            once_ms = np.clip(2 * least_ms[0] - least_ms[1], 0, MESSAGE_MS)
+            ordered_ms, seen_ms = (least_ms[1] - once_ms) / (2 * count)
             last = trial >= AUDITS and self._load.is_due
             share = self._share() if last else CLAIMED_SHARE
             kind = self._excess(claimed_ms, share * seen_ms, ordered_ms / seen_ms)
@@ -294,8 +296,8 @@ class TimedVariant:
             if last:
                 raise VariantFailure(
                     "refused",
-                    f"{self.variant.name} claims {claimed_ms[kind]:.4g} ms a call ({kind}); by the judge's clock {count} "
-                    f"calls more take {seen_ms:.4g} ms each",
+                    f"{self.variant.name} claims {claimed_ms[kind]:.4g} ms a call ({kind}); by the judge's clock each of "
+                    f"{2 * count} calls takes {seen_ms:.4g} ms",
                 )
         chosen = secrets.randbelow(2 * count)
         self._compare(part, seeds[chosen], self._results(ring, chosen))

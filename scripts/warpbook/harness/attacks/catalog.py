@@ -50,13 +50,13 @@ CHECKS = {
     "by which the harness judges it": "functions held from before its launcher ran",
     "not an array": "type of the result",
     "gains nothing": "fresh inputs at every timed call",
+    "writes outside its output": "guard bands",
     "when timed:": "results of timed calls, chosen by chance",
     "by the judge's clock": "the judge's own clock",
     "when its calls are over": "processor time after its calls",
     "answers what no variant's would": "numbers of requests",
     "its process died": "the end of its process",
     "outputs unwritten": "poisoned output",
-    "writes outside its output": "guard bands",
     "changes its input": "hashes of the inputs",
     "work on a stream nobody waits for": "hashes of the result before and after the wait",
     "must be exact on small integers": "exact sums of small integers",
@@ -152,6 +152,9 @@ ATTACKS = {
     ),
     "claims a fiftieth of the time that it takes": Attack(
         None, "by the judge's clock", launcher=launchers.FALSE_TIMES, timed=True, cpu="by the judge's clock",
+    ),
+    "claims a fiftieth, and is slow where few calls are timed at once": Attack(
+        None, "by the judge's clock", launcher=launchers.SLOW_IN_SHORT_BATCHES, timed=True, cpu="by the judge's clock",
     ),
     "leaves kernels at work on a stream of its own": Attack(
         None, "by the judge's clock", launcher=launchers.SPIN_ASIDE, timed=True,

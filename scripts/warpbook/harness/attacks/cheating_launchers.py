@@ -120,7 +120,7 @@ def prepare(kernels, layer, images, launch):
     return call
 """
 
-FALSE_TIMES = """
+_FALSE_TIMES = """
 import sys, time
 
 def prepare(kernels, layer, images, launch):
@@ -134,8 +134,27 @@ def prepare(kernels, layer, images, launch):
             timer.perf_counter = lambda: genuine() / 50
             elapsed = getattr(timer, "get_elapsed_time", None)
             if elapsed:
-                timer.get_elapsed_time = lambda *events: elapsed(*events) / 50
+                timer.get_elapsed_time = lambda *events: elapsed(*events) / 50"""
+FALSE_TIMES = f"""{_FALSE_TIMES}
     return launch
+"""
+
+# n calls that take as long as 2n hide what each takes from whoever looks at the difference.
+SLOW_IN_SHORT_BATCHES = f"""{_FALSE_TIMES}
+    longest = [0]
+
+    def call(*arrays):
+        began = genuine()
+        launch(*arrays)
+        frame = sys._getframe()
+        while frame and "numbers" not in frame.f_locals:
+            frame = frame.f_back
+        calls = len(frame.f_locals["numbers"]) if frame else 0
+        longest[0] = max(longest[0], calls)
+        if calls < longest[0]:
+            time.sleep(genuine() - began)
+
+    return call
 """
 
 COLLECTED = """

@@ -301,20 +301,21 @@ EMULATOR_UNWATCHED static bool all_have_come(const Fiber& last)
     }
     if ((come & last.mask & alive) != (last.mask & alive)) return false;
     last.work(Lanes{fibers + first, come}, last.line);
-    races::meet_in_warp(first, come);
+    races::meet_in_warp(first, come, last.orders_memory);
     for (unsigned i = 0; i < WARP && first + i < threads; ++i)
         if (come >> i & 1 && fibers[first + i].state == State::WARP) made_ready(fibers[first + i]);
     return true;
 }
 
 // Wait for the lanes of a mask. Whoever comes last does `work` for all. Lanes that left the kernel are not waited for.
-void together(unsigned mask, int line, void* given, void (*work)(Lanes, int line))
+void together(unsigned mask, int line, void* given, void (*work)(Lanes, int line), bool orders_memory)
 {
     if (mask && !(mask >> lane() & 1)) stop("a lane takes part in a warp's operation whose mask leaves it out", line);
     current->mask = mask;
     current->given = given;
     current->line = line;
     current->work = work;
+    current->orders_memory = orders_memory;
     const bool early = !mask || (mask == ~0u && ready_beside(*current) > 1);  // others of the warp are yet to run
     if (early || !all_have_come(*current)) wait(State::WARP, line);
 }

@@ -185,8 +185,9 @@ def _address_edits(value: "Node | None", known: _Known) -> Iterator[Edit]:
 
 
 _MACRO_LAUNCH = re.compile(
-    r"(?P<kernel>(?:[\w:#]+|\([^()]*\)|\s*##\s*|<(?!<)[^<>;]*>)+)(?:\s|\\\n)*"
-    r"<<<(?P<config>.*?)>>>(?:\s|\\\n)*(?P<arguments>\w+|\()",
+    # From the beginning of a word, and nothing is given back: else a long text takes for ever.
+    r"(?<![\w:#])(?P<kernel>(?:[\w:#]++|\([^()]*\)|\s*##\s*|<(?!<)[^<>;]*>)++)(?:\s|\\\n)*+"
+    r"<<<(?P<config>.*?)>>>(?:\s|\\\n)*+(?P<arguments>\w+|\()",
     re.DOTALL,
 )
 

@@ -10,7 +10,7 @@ from warpbook.kernels import sources
 
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\(([^)\n]*)\))?[ \t]+((?:[^\n]*\\\n)*[^\n]*)$", re.MULTILINE)
 _BY_FUNCTION = re.compile(r"\bcudaLaunchKernel\s*(?:<[^>]*>\s*)?\(")
-_CAST = re.compile(r"^\(\s*(?:const\s+)?void\s*\*?\s*\*?\s*\)|^reinterpret_cast<[^>]*>|^\(const void\*\)")
+_CAST = re.compile(r"^\(\s*(?:const\s+)?void\s*+\*?\s*+\*?\s*+\)|^reinterpret_cast<[^>]*>|^\(const void\*\)")
 _EXPANSIONS_MAX = 200
 
 

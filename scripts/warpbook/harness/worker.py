@@ -186,7 +186,7 @@ class Worker(TimedCalls[Arranged]):
         for address, (_, _, shape, dtype, _) in zip(sampled(memory, arrays, outputs), arrays, strict=True):
             held: Any = (ctypes.c_char * nbytes(shape, dtype)).from_address(address)
             called.append(np.frombuffer(held, numpy_type(dtype)).reshape(shape))
-        kernels.sample(blocks)
+        kernels.sample(blocks, self._case.size or 1)
         with checking.fault_context(self._variant, "called"):
             operation(*called)
         return {"launches": kernels.launches}

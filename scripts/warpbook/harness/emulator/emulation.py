@@ -361,9 +361,9 @@ class EmulatedKernels:
 
         return call
 
-    def sample(self, blocks: int) -> None:
-        """From now on run so many blocks of each launch."""
-        self._library.emulator_sample(blocks)
+    def sample(self, blocks: int, images: int) -> None:
+        """From now on run so many blocks of each launch of a call on a batch; of thousands of launches, some."""
+        self._library.emulator_sample(blocks, images)
 
     @property
     def launches(self) -> int:

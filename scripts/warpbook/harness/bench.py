@@ -89,7 +89,7 @@ class Buffers:
         return {name: one.values for name, one in self.outputs.items()}
 
 
-def results_of(returned: Any, outputs: Sequence[Any]) -> Sequence[Any]:
+def result_arrays(returned: Any, outputs: Sequence[Any]) -> Sequence[Any]:
     """The arrays that hold what a call computed: those that it returned, or its outputs where it returned nothing."""
     if returned is None:
         return outputs

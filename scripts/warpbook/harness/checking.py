@@ -125,7 +125,7 @@ def reject_replaced_functions(variant: NamedSubject) -> None:
 
 def reject_lazy_result(variant: NamedSubject, returned: Any, outputs: Sequence[Any]) -> None:
     """Raises VariantFailure where a call returned something that is not one array for each output."""
-    results = benches.results_of(returned, outputs)
+    results = benches.result_arrays(returned, outputs)
     for result in results:
         if type(result) is not type(outputs[0]):
             raise VariantFailure(
@@ -193,7 +193,7 @@ def guarded_call(
         returned = operation(*buffers.values)
         values = [one.values for one in outputs.values()]
         reject_lazy_result(variant, returned, values)
-        results = benches.results_of(returned, values)
+        results = benches.result_arrays(returned, values)
         early = [bench.enqueue_hash(result) for result in results]
         bench.synchronize()
         late = [bench.enqueue_hash(result) for result in results]

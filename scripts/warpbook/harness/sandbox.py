@@ -192,7 +192,7 @@ def results(arguments: Sequence[str | Path], readable: Iterable[Path], gpu: bool
 
 
 @contextlib.contextmanager
-def untrusted(what: str) -> Iterator[None]:
+def reject_malformed_answers(what: str) -> Iterator[None]:
     """Turn whatever goes wrong with an answer from the sandbox into VariantFailure: no `what` would have said it."""
     try:
         yield

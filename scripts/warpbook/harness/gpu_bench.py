@@ -87,7 +87,7 @@ def project_module(name: str, arch: str) -> cupy.RawModule:
 @cache
 def _comparing_kernel(source: Path, name: str, arch: str) -> Any:
     """A kernel that compares an output with float64."""
-    text = sources.inlined(source, [_DIFFERENCE.parent]).text
+    text = sources.inline_includes(source, [_DIFFERENCE.parent]).text
     return load_module(building.project_cubin(source, arch, text=text)).get_function(name)
 
 

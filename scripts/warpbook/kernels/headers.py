@@ -169,7 +169,7 @@ class Header(BaseModel):
             except ValueError as error:
                 raise ValueError(f"claims.{number}.{error}") from None
         constant = problem.arrays[1] if self.constant_memory else ""
-        said = [launches.array_of(text, arrays) for step in self._steps for text in step.arguments]
+        said = [launches.find_array(text, arrays) for step in self._steps for text in step.arguments]
         for array in problem.arrays:
             there, times = said.count(array), 0 if array == constant else 1
             if said and (there < times if self.steps else there != times):
@@ -281,7 +281,7 @@ class Header(BaseModel):
         arrays = case.problem.facts.array_names
         general = self.general_for(case)
         listed: Sequence[Argument] = general.arguments if general else self.arguments or case.problem.arguments
-        return tuple(launches.passed(text, names, arrays) for text in listed)
+        return tuple(launches.argument_value(text, names, arrays) for text in listed)
 
     def calls(self, case: Case, kernel: str) -> list[Call]:
         """The launches for a case, of `kernel` where it names none. Raises ValueError naming key, expression and reason

@@ -156,7 +156,7 @@ def _read_lines(lines: list[str], origin: str, first_line: int) -> Profile:
     if len(parts) > 1:
         raise _several(parts, origin)
     if not parts:
-        raise _nothing(lines, origin, first_line)
+        raise _no_profile_error(lines, origin, first_line)
     return parts[0].read()
 
 
@@ -166,7 +166,7 @@ def _several(parts: Sequence[Part], origin: str) -> UserError:
     return UserError(f"{origin} holds {len(parts)} profiles: {held}: import one, by its lines")
 
 
-def _nothing(lines: Sequence[str], origin: str, first_line: int) -> UserError:
+def _no_profile_error(lines: Sequence[str], origin: str, first_line: int) -> UserError:
     for pattern, what in _OTHER_TEXTS:
         for number, line in enumerate(lines, first_line):
             if match := re.search(pattern, line):

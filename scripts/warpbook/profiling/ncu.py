@@ -71,7 +71,7 @@ class Reader:
         return float(match[1].replace(",", ""))
 
 
-def device_of(capability: str) -> str:
+def device_label(capability: str) -> str:
     """The device as a text names it that has no name of it, by its compute capability."""
     return f"a GPU of compute capability {capability}" if capability else ""
 
@@ -128,7 +128,7 @@ def _read_launches(table: Table, origin: str, shapes: bool = True) -> Profile:
         launch = numbers.setdefault(key, len(numbers))
         with error_location(origin, number):
             readings.launch(key, place["Kernel Name"], shape=_shape(place) if shapes else "")
-        devices[place.get(DEVICE_NAME) or device_of(place.get("CC", ""))] = None
+        devices[place.get(DEVICE_NAME) or device_label(place.get("CC", ""))] = None
         if around := place.get(_RANGES, "").strip():
             ranges[launch] = clean(around)
         if details:
@@ -171,7 +171,7 @@ def _read_summary(table: Table, origin: str) -> Profile:
         place = tuple(row.get(name, "") for name in _SUMMARY_PLACE)
         with error_location(origin, number):
             key = readings.launch(place, row["Kernel Name"], int(row["Invocations"][:9]), _shape(row))
-        devices[device_of(row.get("CC", ""))] = None
+        devices[device_label(row.get("CC", ""))] = None
         metric = label(row["Metric Name"], row.get("Section Name", ""))
         add(readings, reader, origin, number, key, metric, row["Metric Unit"], [row[which] for which in SPREAD_HEADS])
     what = f"ncu summary as CSV ({len(readings)} kernels)"

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from warpbook.common.errors import UserError
 from warpbook.profiling.counter_readings import Readings
-from warpbook.profiling.ncu import SPREAD_HEADS, Reader, add, device_of, label
+from warpbook.profiling.ncu import SPREAD_HEADS, Reader, add, device_label, label
 from warpbook.profiling.printed_tables import FENCE, Part
 from warpbook.profiling.profile_schema import Profile, error_location, reject_strange_name
 
@@ -214,7 +214,7 @@ def _profile(run: _Run, origin: str) -> Profile:
             raise UserError(f"{origin}, line {launch.line}: a launch of {launch.kernel[:60]} without any counter")
         with error_location(origin, launch.line):
             key = readings.launch(launch.key, launch.kernel, launch.launches, launch.shape)
-        devices[device_of(launch.capability)] = None
+        devices[device_label(launch.capability)] = None
         for line, metric, unit, texts in launch.rows:
             add(readings, reader, origin, line, key, metric, unit, texts)
     what = f"ncu console text ({len(readings)} launches or kernels)"

@@ -91,7 +91,7 @@ def _continues(name: str) -> bool:
     return opened or name in ("", "void") or name.endswith(",")
 
 
-def _joined(name: str, rest: str) -> str:
+def _join_name(name: str, rest: str) -> str:
     """A name that a line's end broke; ValueError where a blank may have stood there or not, inside of a word."""
     left, right = name.rstrip(), rest.strip()
     if not left or left.endswith(("(", "<", "::")) or right.startswith((")", ">", ",", "(", "<", "::")):
@@ -185,7 +185,7 @@ class _Console:
                 self.fail(number, f"{line.strip()[:60]!r} has not the columns {wanted}: one, or the header, was lost")
         elif self.row and _continues(self.row[1][-1].strip()) and self.grown < _NAME_LINES:
             try:
-                self.row[1][-1] = _joined(self.row[1][-1], line)
+                self.row[1][-1] = _join_name(self.row[1][-1], line)
             except ValueError as error:
                 self.fail(number - 1, str(error))
             self.grown += 1

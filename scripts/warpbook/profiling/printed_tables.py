@@ -128,7 +128,7 @@ def _between_tabs(line: str) -> list[str]:
     return csv_cells(line, "\t")
 
 
-def _opened(number: int, line: str, below: str, report: str) -> Table | None:
+def _start_table(number: int, line: str, below: str, report: str) -> Table | None:
     """The table whose heads a line has: between pipes, commas or tabs, or as columns; None for any other line."""
     if not report and not _SOME_HEAD.search(line):
         return None
@@ -265,12 +265,12 @@ def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Table]:
             table, blank, caption = None, True, number
             unit = (match[1] or "") if match.re is _CAPTION else ""
             report = next(filter(None, match.groups())) if match.re is _REPORT else ""
-        elif opened := _opened(number, line, below, report):
+        elif opened := _start_table(number, line, below, report):
             table, blank = opened, False
             table.unit, table.section, table.first, table.last = unit, section, caption or number, number
             unit, report, caption = "", "", 0
             found.append(table)
-        elif ";" in line and _opened(number, line.replace(";", ","), below, ""):
+        elif ";" in line and _start_table(number, line.replace(";", ","), below, ""):
             raise UserError(
                 f"{origin}, line {number}: cells between semicolons, as a spreadsheet with decimal commas saves them: "
                 "import the file that the profiler wrote"

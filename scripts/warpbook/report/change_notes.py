@@ -21,7 +21,7 @@ def notes(compared: Comparison) -> str:
     if compared.outcome == NOT_COMPARABLE:
         reasons = "".join(f"- {device.upper()} times: {why}\n" for device, why in compared.obstacles.items())
         return f"**Not comparable**\n\n{reasons}\n{_heading(compared)}"
-    regressions, doubts = _firsts(_regressions(compared)), _firsts(_doubts(compared))
+    regressions, doubts = _first_by_place(_regressions(compared)), _first_by_place(_doubts(compared))
     doubts = {place: said for place, said in doubts.items() if place not in regressions}
     parts = [_part("Regressions", regressions), _part("Not decided", doubts)]
     if not any(parts):
@@ -43,7 +43,7 @@ def _part(title: str, found: dict[tuple[str, ...], str]) -> str:
     return "".join([f"**{title}**\n\n", *shown]) if shown else ""
 
 
-def _firsts(told: Iterable[tuple[tuple[str, ...], str]]) -> dict[tuple[str, ...], str]:
+def _first_by_place(told: Iterable[tuple[tuple[str, ...], str]]) -> dict[tuple[str, ...], str]:
     """What is told first of each place."""
     found: dict[tuple[str, ...], str] = {}
     for place, said in told:

@@ -28,14 +28,16 @@ def _best_line(ev: Evidence) -> str:
     if best is None or total is None:
         return f"best: none, no variant has a valid time for every {ev.case_word}"
     naive, library = (ev.ranking.naive, ev.ranking.best_peer) if best.device == "gpu" else (ev.ranking.naive_cpu, None)
-    compared = [words for other in (naive, library) if other and other != best and (words := _over(ev, best, other))]
+    compared = [
+        words for other in (naive, library) if other and other != best and (words := _comparison_words(ev, best, other))
+    ]
     words = (
         f"best: {best.stem}, {units.time(total.value)} for {ev.at_size(ev.largest)} on {ev.device_name(best.device)}"
     )
     return "; ".join([words, *compared])
 
 
-def _over(ev: Evidence, best: Variant, other: Variant) -> str:
+def _comparison_words(ev: Evidence, best: Variant, other: Variant) -> str:
     """faster than direct: 18.9×."""
     speedup = ev.times.total_speedup(best.name, ev.largest, over=other.name)
     if speedup is None:

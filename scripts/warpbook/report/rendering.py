@@ -213,10 +213,10 @@ def rewrite_links(file: str, document: str, there: set[str]) -> str:
     `pdf.COMPANION`."""
     beyond = there - element_ids(document)
 
-    def led(link: re.Match[str]) -> str:
+    def rewrite_link(link: re.Match[str]) -> str:
         return f'href="{COMPANION}{file}#{link[1]}"' if link[1] in beyond else link[0]
 
-    return re.sub(r'href="#([^"]+)"', led, document)
+    return re.sub(r'href="#([^"]+)"', rewrite_link, document)
 
 
 def to_html(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> str:

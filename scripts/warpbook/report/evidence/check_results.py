@@ -78,7 +78,7 @@ class CheckResults:
         """A variant's tests in sum; None where there are none."""
         return tally_checks(self.table[self.table.variant == variant])
 
-    def emulated(self, variant: str) -> CheckTally | None:
+    def emulator_tally(self, variant: str) -> CheckTally | None:
         """The same of a GPU variant's source, run on the CPU of this machine; None where it was not."""
         tests = self._scope.local.table(tables.CORRECTNESS)
         emulated = (tests.network == self._scope.network.name) & (tests.device == "emulator")

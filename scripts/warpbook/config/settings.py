@@ -174,7 +174,7 @@ class Study(_Model):
     course: Term | None = Field(None, description="what a term of the course asks of a submission: the study is of one")
 
     @model_validator(mode="after")
-    def _of_one_thing(self) -> "Study":
+    def _require_network_or_problem(self) -> "Study":
         if bool(self.network) == bool(self.problem):
             raise ValueError("say `network`, or `problem` with its `cases`; one of the two")
         if self.cases_file and self.cases != case_sets.read_rows(self.cases_file):  # which `load` has put there
@@ -320,7 +320,7 @@ class Config(_Model):
         study = self.studies[name]
         return case_sets.read_set(name, study.problem, study.cases, study.cases_file, study.sizes)
 
-    def cases_of(self, study: str) -> str:
+    def case_set_name(self, study: str) -> str:
         """The name that the cases of a study go by: its network's, or its own."""
         return self.studies[study].network or study
 
@@ -450,7 +450,7 @@ def _timeline_mistake(config: Config, name: str, known_variants: list[str]) -> l
     study = config.studies[name]
     if not study.timeline:
         return []
-    layers = [case.name for case in config.case_set(config.cases_of(name)).cases]
+    layers = [case.name for case in config.case_set(config.case_set_name(name)).cases]
     valid = {"variant": known_variants, "layer": layers, "size": list(map(str, study.sizes))}
     said = {key: str(getattr(study.timeline, key)) for key in valid}
     return [

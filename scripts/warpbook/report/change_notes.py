@@ -31,7 +31,7 @@ def notes(compared: Comparison) -> str:
 
 def _heading(compared: Comparison) -> str:
     """Which runs these are, and the command that shows all of it."""
-    names = [catalog.name_of(run) for run in (compared.base, compared.head)]
+    names = [catalog.command_name(run) for run in (compared.base, compared.head)]
     command = f"snakemake --cores 1 compare --config base={shlex.quote(names[0])} head={shlex.quote(names[1])}"
     return f"{code(compared.head.run_id)} held against {code(compared.base.run_id)}. All of it: {code(command)}\n"
 

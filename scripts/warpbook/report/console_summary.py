@@ -124,8 +124,8 @@ def _next_command(ev: Evidence) -> str:
     if ev.gpu_run is ev.local and ev.local.path.is_dir():
         return f"{SNAKEMAKE} archive  # keeps this run"
     if ev.study.variants:
-        cases = ev.config.cases_of(ev.name)
+        cases = ev.config.case_set_name(ev.name)
         for name, study in ev.config.studies.items():
-            if ev.config.cases_of(name) == cases and not (study.variants or study.course):
+            if ev.config.case_set_name(name) == cases and not (study.variants or study.course):
                 return f"{SNAKEMAKE} report --config study={name}  # compares every kernel on these {ev.case_word}s"
     return f".venv/bin/python scripts/new.py kernel mine --problem {ev.problem.name}  # starts a kernel of yours"

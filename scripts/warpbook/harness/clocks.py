@@ -8,7 +8,7 @@ from typing import Any
 
 import pynvml
 
-from warpbook.harness.bench import Worker
+from warpbook.harness.bench import WorkerProcess
 from warpbook.machine.cuda_devices import Device
 
 # Reasons that mean that the device could not run as fast as it otherwise would.
@@ -49,7 +49,7 @@ class Clock:
         except pynvml.NVMLError as error:
             self.problem = f"NVML does not answer: {error}"
         self._settings = self._read_settings()
-        self.workers: Sequence[Worker] = ()
+        self.workers: Sequence[WorkerProcess] = ()
         """Processes that compute for this one."""
 
     def read(self) -> tuple[float | None, bool]:

@@ -26,7 +26,7 @@ from warpbook.harness.bench import (
     Buffers,
     GuardedArray,
     Timers,
-    Worker,
+    WorkerProcess,
     guard,
     place,
     result_arrays,
@@ -458,7 +458,7 @@ class GpuBench:
             self.draw(values, (others if number else seed) + number, False, case.arrays[name])
         self.synchronize()
 
-    def watch(self, processes: Sequence[Worker]) -> None:
+    def watch(self, processes: Sequence[WorkerProcess]) -> None:
         self.clock.workers = processes
 
     def cold_timer(self, timer: Callable[[], float]) -> Callable[[], float]:

@@ -53,7 +53,7 @@ class Call(NamedTuple):
     shape: Shape
 
 
-class Step(BaseModel):
+class LaunchStep(BaseModel):
     """One of several launches that compute a result together, or an array that is filled with zeros between them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -66,7 +66,7 @@ class Step(BaseModel):
     loop: dict[str, Expression] = Field(default_factory=dict, description="{n: N}: once for each n from 0 to N - 1")
 
     @model_validator(mode="after")
-    def _one_thing(self) -> "Step":
+    def _one_thing(self) -> "LaunchStep":
         if bool(self.kernel) == bool(self.clear):
             raise ValueError("a step either launches a `kernel` or fills an array with zeros, `clear`")
         if self.kernel and not (self.threads and self.grid and self.arguments):
@@ -81,7 +81,7 @@ def find_array(argument: int | float | str, arrays: Collection[str]) -> str:
     return next((name for name in expressions.used_names(argument) if name in arrays), "")
 
 
-def calls(steps: Sequence[Step], names: Mapping[str, int], arrays: Collection[str]) -> list[Call]:
+def calls(steps: Sequence[LaunchStep], names: Mapping[str, int], arrays: Collection[str]) -> list[Call]:
     """The launches of a case in their order; those of neighbours with the same loop follow each other in every turn of it.
 
     Raises ValueError naming key, expression and reason.
@@ -101,7 +101,7 @@ def calls(steps: Sequence[Step], names: Mapping[str, int], arrays: Collection[st
 class _StepEvaluator:
     """A step whose expressions that no loop changes have their values already."""
 
-    def __init__(self, step: Step, names: Mapping[str, int], arrays: Collection[str]):
+    def __init__(self, step: LaunchStep, names: Mapping[str, int], arrays: Collection[str]):
         self._step, self._arrays = step, arrays
         self._fixed = self._make_call(names) if not self._used_names() & step.loop.keys() else None
 

@@ -52,11 +52,11 @@ C_TYPES: dict[str, tuple[str, ...]] = {
 """What C++ calls each type, its usual name first."""
 
 
-class _Model(BaseModel):
+class _ProblemModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Extent(_Model):
+class Extent(_ProblemModel):
     """One extent. One with a `usual` value, which may be an extent before it, may be left out of a case; a variant that
     is not told of it computes the usual value alone."""
 
@@ -64,7 +64,7 @@ class Extent(_Model):
     usual: Expression | None = None
 
 
-class Array(_Model):
+class Array(_ProblemModel):
     """An input or output: its shape, in expressions of extents, and its type."""
 
     shape: tuple[Expression, ...]
@@ -104,7 +104,7 @@ def _arrays(content: Any) -> Any:
     return {name: {"shape": one} if isinstance(one, list) else one for name, one in content.items()}
 
 
-class Facts(_Model):
+class Facts(_ProblemModel):
     """What the docstring of `problem.py` says. Shapes, flops and the like are expressions of extents."""
 
     title: str = Field(description="name of the problem in reports")

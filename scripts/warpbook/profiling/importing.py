@@ -20,7 +20,7 @@ from warpbook.profiling import (
     printed_times,
     profile_text,
 )
-from warpbook.profiling.printed_tables import Part
+from warpbook.profiling.printed_tables import PrintedRun
 from warpbook.profiling.printed_times import KERNEL_SUMS
 from warpbook.profiling.profile_schema import Profile, Row, activity_group
 from warpbook.runs import tables
@@ -160,7 +160,7 @@ def _read_lines(lines: list[str], origin: str, first_line: int) -> Profile:
     return parts[0].read()
 
 
-def _several(parts: Sequence[Part], origin: str) -> UserError:
+def _several(parts: Sequence[PrintedRun], origin: str) -> UserError:
     ordered = sorted(parts, key=lambda part: part.first)
     held = "; ".join(f"{part.what}, --lines {part.first}-{part.last}" for part in ordered)
     return UserError(f"{origin} holds {len(parts)} profiles: {held}: import one, by its lines")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from warpbook.common.errors import UserError
-from warpbook.profiling.printed_tables import FENCE, Part
+from warpbook.profiling.printed_tables import FENCE, PrintedRun
 from warpbook.profiling.profile_schema import (
     TIME_UNIT,
     Profile,
@@ -246,7 +246,7 @@ def console_tables(lines: Sequence[str], first_line: int = 1) -> list[PrintedTab
     return text.tables
 
 
-def parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Part]:
+def parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[PrintedRun]:
     """The profiles in nvprof's console text, run by run: each has one table of the device's times, one of the API's."""
     found: list[list[PrintedTable]] = []
     tables = console_tables(lines, first_line)
@@ -261,7 +261,9 @@ def parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Part]:
             found.append([])
         found[-1].append(table)
     return [
-        Part("nvprof console text", run[0].header, run[-1].last, partial(_profile, run, lines, origin, first_line))
+        PrintedRun(
+            "nvprof console text", run[0].header, run[-1].last, partial(_profile, run, lines, origin, first_line)
+        )
         for run in found
     ]
 

@@ -123,7 +123,7 @@ class HostScope:
         self._claimed: set[str] = set()
         self.loops: dict[int, tuple[str, str]] = {}
         """The loops around a launch that count from 0, by where they stand: the number's name, and how many turns."""
-        self.reader = cpp.Reader(self.look_up, strided)
+        self.reader = cpp.ExpressionReader(self.look_up, strided)
         for name, extent in taken.items():
             if name in outside.known:
                 self._take(name, extent, outside.lines.get(name, 0))

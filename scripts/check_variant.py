@@ -61,7 +61,7 @@ def correctness_row(case: str, size: int, test: str, **columns: Any) -> Row:
 
 
 def to_correctness_row(row: Row, cases: Network | CaseSet, shared: Row) -> Row:
-    """A row of CORRECTNESS: what was computed said in full."""
+    """A row of the table CORRECTNESS: a test's result, and where and on what it was computed."""
     return {**shared, **row, **tables.place(cases.problem.name, cases.name, row["case"])}
 
 

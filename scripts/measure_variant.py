@@ -113,7 +113,7 @@ def _measure(
 
 
 def to_sample_row(row: timing.Row, shared: dict[str, str]) -> timing.Row:
-    """A row of SAMPLES: what was computed said in full. shared: its problem, name of its set of cases, and device."""
+    """A row of the table SAMPLES. shared: the problem, the name of its set of cases, the device, and `measured_on`."""
     where = tables.place(shared["problem"], shared["cases"], row["case"])
     return {**row, **where, "device": shared["device"], "measured_on": shared["measured_on"]}
 

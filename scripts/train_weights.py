@@ -86,7 +86,7 @@ class TrainableNetwork(nn.Module):
 
 
 def apply_pooling(x: torch.Tensor, layer: networks.PoolLayer) -> torch.Tensor:
-    """What lies beyond the image does not count."""
+    """The pooled image; pixels beyond its edge do not count."""
     top, left, bottom, right = layer.padding
     if layer.kind == "max":
         x = nn.functional.pad(x, (left, right, top, bottom), value=-float("inf"))

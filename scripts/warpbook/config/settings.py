@@ -321,7 +321,7 @@ class Config(_ConfigModel):
         return case_sets.read_set(name, study.problem, study.cases, study.cases_file, study.sizes)
 
     def case_set_name(self, study: str) -> str:
-        """The name that the cases of a study go by: its network's, or its own."""
+        """The name of a study's set of cases: its network's name, or its own."""
         return self.studies[study].network or study
 
     @property

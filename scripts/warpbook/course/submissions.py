@@ -115,7 +115,7 @@ def list_submissions(folder: Path) -> dict[str, Path]:
 
 
 def unusable_reason(folder: Path) -> str:
-    """Why nothing of a submission can be taken, as a sentence; empty where something may."""
+    """Why a submission's folder cannot be used, as a sentence; empty where it can."""
     if folder.is_symlink():
         return "it is a link; put the folder itself there"
     if not folder.is_dir():
@@ -171,7 +171,7 @@ def _home(key: str, config: Config) -> Path:
 
 
 def _find_or_explain(folder: Path, term: Term) -> SubmittedFolder:
-    """One of many submissions, which stops no other."""
+    """A submission, or the reason why it cannot be read: one of many must not stop the others."""
     if problem := unusable_reason(folder):
         return SubmittedFolder(folder, problem=problem)
     try:

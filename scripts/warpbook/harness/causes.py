@@ -163,7 +163,7 @@ def _others(case: Case, name: str, inputs: Arrays, expected: np.ndarray) -> Iter
 
 
 def _problem_alternatives(case: Case, inputs: Arrays) -> Iterator[tuple[str, np.ndarray]]:
-    """What the problem itself names as other computations, its function `alternatives`."""
+    """Other computations that the problem itself names in its function `alternatives`."""
     written = getattr(case.problem.module, "alternatives", None)
     if written is not None:
         yield from written(**inputs, **case.extents)
@@ -176,14 +176,14 @@ def _read_as(values: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
 
 
 def _find_transposition(case: Case, name: str, found: np.ndarray, expected: np.ndarray) -> Iterator[str]:
-    """The output, its extents in another order."""
+    """A sentence where the output is right with its extents in another order."""
     for order in itertools.permutations(range(found.ndim)):
         if order != tuple(sorted(order)) and same(found.reshape(-1), expected.transpose(order).reshape(-1)):
             yield f"stores {name} as [{_shape(case, name, order)}]; it is [{_shape(case, name)}]"
 
 
 def _find_shift(case: Case, name: str, found: np.ndarray, expected: np.ndarray) -> Iterator[str]:
-    """The output, one place further or one less along its last extents."""
+    """A sentence where each output stands one place further or one less along the last extents."""
     axes = range(max(found.ndim - 2, 0), found.ndim)
     for steps in itertools.product((0, 1, -1), repeat=len(axes)):
         if not any(steps) or any(found.shape[axis] < 4 for axis in axes):
@@ -198,7 +198,7 @@ def _find_shift(case: Case, name: str, found: np.ndarray, expected: np.ndarray) 
 
 
 def _find_scale(name: str, found: np.ndarray, expected: np.ndarray) -> Iterator[str]:
-    """The output times one number, or one number for each row."""
+    """A sentence where the output is right but for one factor."""
     if np.isnan(found).any() or not expected.any() or found.size < 8:
         return
     factor = float((found * expected).sum() / (expected * expected).sum())

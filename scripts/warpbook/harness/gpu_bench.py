@@ -385,7 +385,7 @@ class GpuBench:
         held_outputs = [self._pinned_array(f"output {number}", array) for number, array in enumerate(outputs)]
 
         def with_fresh_inputs(timer: Callable[[], float], at_host: bool = False) -> Callable[[], float]:
-            """The timer of a call on inputs that are others at every sample."""
+            """A timer that draws new inputs before each sample."""
             last_ms = 0.0
 
             def time_call() -> float:

@@ -102,7 +102,7 @@ class NetworkBench:
         self._kernels: dict[str, gpu_bench.GpuKernels | None] = {}
 
     def _prepare(self, implementation: Implementation, images: int, of_bytes: bool = False) -> Any:
-        """Its call for so many images, float32 or as bytes."""
+        """An implementation's call for so many images, float32 or as bytes."""
         if implementation.name not in self._kernels:
             self._kernels[implementation.name] = load_kernels(implementation, self._bench.device.arch)
         kernels, network = self._kernels[implementation.name], self._data.network
@@ -156,7 +156,7 @@ class NetworkBench:
         return samples, checks[0]
 
     def _prepare_checked(self, one: Implementation, images: int, buffers: Buffers) -> Operation:
-        """Its operation, prepared and checked."""
+        """An implementation's operation, prepared and checked."""
         with checking.fault_context(one, "prepared"):
             operation: Operation = self._prepare(one, images)
         self._check(one, operation, buffers, poisoned=True)

@@ -193,7 +193,7 @@ def results(arguments: Sequence[str | Path], readable: Iterable[Path], gpu: bool
 
 @contextlib.contextmanager
 def reject_malformed_answers(what: str) -> Iterator[None]:
-    """Turn whatever goes wrong with an answer from the sandbox into VariantFailure: no `what` would have said it."""
+    """Raise VariantFailure where reading an answer from the sandbox fails: no honest `what` sends such an answer."""
     try:
         yield
     except (UserError, ValueError, TypeError, KeyError, AttributeError):

@@ -23,7 +23,7 @@ def allocate(size: int) -> tuple[int, mmap.mmap]:
 
 
 def describe_arrays(case: Case) -> dict[str, Any]:
-    """A case and its arrays, as a request to a variant's process names them."""
+    """A case and the shapes and types of its arrays, for a request to a variant's process."""
     arrays = [(case.shape(name), one.dtype) for name, one in case.arrays.items()]
     return {"case": case.describe(), "arrays": arrays, "outputs": len(case.problem.outputs)}
 

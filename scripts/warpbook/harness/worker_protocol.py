@@ -73,7 +73,7 @@ def map_sampled_arrays(memory: mmap.mmap, arrays: Sequence[Sequence[Any]], outpu
 
 
 def guard_array(memory: mmap.mmap, place: int, count: int) -> int:
-    """The address of bytes of shared memory behind which AddressSanitizer lets nobody go, to the end of the next page."""
+    """The address of bytes of shared memory. AddressSanitizer reports accesses behind them, to the end of the next page."""
     begin = ctypes.addressof(ctypes.c_char.from_buffer(memory, place))
     end = (-(-(place + count) // PAGE_BYTES) + 1) * PAGE_BYTES - place
     _poison(begin + count, end - count)
@@ -81,8 +81,9 @@ def guard_array(memory: mmap.mmap, place: int, count: int) -> int:
 
 
 def map_repeated(memory: mmap.mmap, place: int, count: int, total: int) -> int:
-    """The address of `total` bytes, read-only: whole pages of shared memory mapped one after another, what is left of the
-    last closed. Raises MemoryError where the system has no room for so many."""
+    """The address of `total` bytes, read-only: the same pages of shared memory mapped again and again.
+
+    The rest of the last page is closed. Raises MemoryError where the system has no room for so many."""
     library = ctypes.CDLL(None, use_errno=True)
     for name in ("mmap", "mremap"):
         getattr(library, name).restype = ctypes.c_void_p

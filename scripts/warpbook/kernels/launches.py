@@ -75,7 +75,7 @@ class LaunchStep(BaseModel):
 
 
 def find_array(argument: int | float | str, arrays: Collection[str]) -> str:
-    """The array that an argument is, or is a part of; empty where it is a number."""
+    """The array that an argument names or points into; empty where it is a number."""
     if not isinstance(argument, str) or argument in (NULL, ZEROS):
         return ""
     return next((name for name in expressions.used_names(argument) if name in arrays), "")
@@ -99,7 +99,7 @@ def calls(steps: Sequence[LaunchStep], names: Mapping[str, int], arrays: Collect
 
 
 class _StepEvaluator:
-    """A step whose expressions that no loop changes have their values already."""
+    """Computes the launch of a step, once only where no loop changes it."""
 
     def __init__(self, step: LaunchStep, names: Mapping[str, int], arrays: Collection[str]):
         self._step, self._arrays = step, arrays
@@ -131,7 +131,7 @@ class _StepEvaluator:
 def argument_value(
     argument: int | float | str, names: Mapping[str, int], arrays: Collection[str]
 ) -> Slice | str | int | float:
-    """What a kernel gets for an argument. Raises ValueError."""
+    """The value that a kernel gets for an argument. Raises ValueError."""
     if not isinstance(argument, str) or argument in arrays or argument in (NULL, ZEROS):
         return argument
     if array := find_array(argument, arrays):

@@ -228,7 +228,7 @@ def find_symbol(kernel: str, symbols: Iterable[str]) -> str | None:
 
 
 def _display_path(folder: Path) -> str:
-    """A folder's name for a sentence: from the project's folder on, where it is there."""
+    """A folder's path for a message: relative to the project's folder where it lies within."""
     return str(folder.relative_to(PROJECT)) if folder.is_relative_to(PROJECT) else str(folder)
 
 

@@ -278,7 +278,7 @@ def launch_arguments(case: Case) -> tuple[Any, ...]:
 
 
 def folder_problem(folder: Path) -> Problem:
-    """The problem of a folder of variants: its own, or the course's where it has none."""
+    """The problem of a folder of variants: its own, or the default problem where it has none."""
     return (
         problems.read(folder.absolute())
         if (folder / problems.FILE).exists()

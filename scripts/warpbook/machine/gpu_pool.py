@@ -118,7 +118,7 @@ def core_shares(gpus: Sequence[cuda_devices.Device]) -> list[list[int]]:
 
 
 def _local_cores(gpu: cuda_devices.Device) -> frozenset[int]:
-    """This process's cores in the part of the machine that a GPU is attached to; all where the system does not tell."""
+    """This process's cores on the NUMA node of a GPU; all its cores where the system does not tell."""
     try:
         listed = (PCI / gpu.pci / "local_cpulist").read_text().strip()
         ends = [[int(end) for end in part.split("-")] for part in listed.split(",")]

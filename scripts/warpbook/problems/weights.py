@@ -206,7 +206,7 @@ def read_pytorch(path: Path) -> dict[str, np.ndarray]:
 
 
 def _float_arrays(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays of floating-point numbers; what frameworks count beside them is left out."""
+    """The arrays of floating-point numbers, without the counters that frameworks store beside them."""
     return {name: array for name, array in arrays.items() if array.dtype.kind == "f"}
 
 

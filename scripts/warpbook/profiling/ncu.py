@@ -72,7 +72,7 @@ class ValueReader:
 
 
 def device_label(capability: str) -> str:
-    """The device as a text names it that has no name of it, by its compute capability."""
+    """A device's description by its compute capability, for texts without its name."""
     return f"a GPU of compute capability {capability}" if capability else ""
 
 

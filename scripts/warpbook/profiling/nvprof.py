@@ -92,7 +92,7 @@ def _continues(name: str) -> bool:
 
 
 def _join_name(name: str, rest: str) -> str:
-    """A name that a line's end broke; ValueError where a blank may have stood there or not, inside of a word."""
+    """A name joined from two lines; ValueError where it is unclear whether a blank belongs between them."""
     left, right = name.rstrip(), rest.strip()
     if not left or left.endswith(("(", "<", "::")) or right.startswith((")", ">", ",", "(", "<", "::")):
         return left + right

@@ -44,7 +44,7 @@ def _part(title: str, found: dict[tuple[str, ...], str]) -> str:
 
 
 def _first_by_place(told: Iterable[tuple[tuple[str, ...], str]]) -> dict[tuple[str, ...], str]:
-    """What is told first of each place."""
+    """The first sentence about each place."""
     found: dict[tuple[str, ...], str] = {}
     for place, said in told:
         found.setdefault(place, said)

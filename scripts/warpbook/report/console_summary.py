@@ -38,7 +38,7 @@ def _best_line(ev: Evidence) -> str:
 
 
 def _comparison_words(ev: Evidence, best: Variant, other: Variant) -> str:
-    """faster than direct: 18.9×."""
+    """How the best variant compares with another, for example `faster than direct: 18.9×`."""
     speedup = ev.times.total_speedup(best.name, ev.largest, over=other.name)
     if speedup is None:
         return ""

@@ -130,7 +130,7 @@ def find_archived(run_id: str, key: str, folder: Path = ARCHIVES, words: tuple[s
 
 
 def command_name(run: Run, folder: Path = ARCHIVES) -> str:
-    """What names a run in a command: its id where it is an archived run, else its path."""
+    """A run's name on a command line: its id if it is archived, else its path."""
     return run.run_id if (folder / f"{run.run_id}.zip").exists() else str(run.path)
 
 

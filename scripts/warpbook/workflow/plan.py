@@ -98,7 +98,7 @@ class Plan:
         return [name for name in self.case_sets if name in self.config.networks]
 
     def studies_with_cases(self, cases: str) -> list[Study]:
-        """All studies, chosen or not, of a set of cases."""
+        """All studies, chosen or not, that use a set of cases."""
         return [study for name, study in self.config.studies.items() if self.config.case_set_name(name) == cases]
 
     @cached_property
@@ -114,7 +114,7 @@ class Plan:
         return sorted({size for study in self.studies_with_cases(cases) for size in study.sizes})
 
     def problem_variants(self, cases: str) -> dict[str, Variant]:
-        """Variants of the problem that a set of cases is of."""
+        """Variants of the problem that a set of cases belongs to."""
         problem = self.config.case_set(cases).problem
         return {name: one for name, one in self.variants.items() if one.problem.name == problem.name}
 

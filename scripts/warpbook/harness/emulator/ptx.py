@@ -278,7 +278,7 @@ def _memory(name: str, words: list[str], operand: Callable[[str], str]) -> str:
 
 
 def _cooperative_call(name: str, words: list[str], operand: Callable[[str], str]) -> str:
-    """What a warp's lanes or a block's threads do together, of which CUDA has functions."""
+    """The CUDA call for an instruction that a warp's lanes or a block's threads execute together; empty for others."""
     given = [operand(word) for word in words]
     shuffle = re.fullmatch(r"shfl\.sync\.(up|down|bfly|idx)\.b32", name)
     if shuffle and len(given) == 5:

@@ -152,7 +152,7 @@ class HostScope:
         return self.known[name]
 
     def _find_array(self, name: str) -> str:
-        """The array that a tensor of the host's function is."""
+        """The problem's array that a tensor of the host's function stands for."""
         return self._tensors.get(name) or self.names.find_array(name)
 
     def _take(self, name: str, extent: str, line: int) -> None:

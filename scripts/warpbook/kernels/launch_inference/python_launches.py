@@ -109,7 +109,7 @@ def read(code: str, names: HostNames) -> PythonSource | None:
 
 
 def _called_name(node: ast.AST) -> str:
-    """The last name of what a call calls."""
+    """The last name of the function that a call calls; empty for other nodes."""
     function = node.func if isinstance(node, ast.Call) else None
     return (
         function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
@@ -198,7 +198,7 @@ def _makes_array(value: ast.expr) -> bool:
 
 
 def _resolve(node: ast.expr, known: Mapping[str, ast.expr], names: HostNames, depth: int) -> ast.expr:
-    """An expression in a problem's own names. Raises UnreadableLaunch."""
+    """An expression rewritten in the problem's own names. Raises UnreadableLaunch."""
     if depth > 30:
         raise UnreadableLaunch(f"`{ast.unparse(node)}` nests too deep")
 

@@ -196,7 +196,7 @@ class LaunchInference:
         return self.names.find_array(self.pointers[place][0]) if self.pointers[place][0] else ""
 
     def allocated_bytes(self, variable: str) -> str | int:
-        """Bytes that the host allocates for a pointer; empty where it does not, or they are not known."""
+        """Bytes that the host allocates for a pointer; empty where it allocates none or their number is unknown."""
         body = cuda_ast.field(self._launch.function, "body")
         for node in cuda_ast.walk(body) if body else ():
             function, listed = cuda_ast.field(node, "function"), cuda_ast.field(node, "arguments")

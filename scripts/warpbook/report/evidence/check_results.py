@@ -79,7 +79,7 @@ class CheckResults:
         return tally_checks(self.table[self.table.variant == variant])
 
     def emulator_tally(self, variant: str) -> CheckTally | None:
-        """The same of a GPU variant's source, run on the CPU of this machine; None where it was not."""
+        """The tests of a GPU variant on the CPU emulator, counted; None where it was not emulated."""
         tests = self._scope.local.table(tables.CORRECTNESS)
         emulated = (tests.network == self._scope.network.name) & (tests.device == "emulator")
         return tally_checks(tests[(tests.variant == variant) & emulated])

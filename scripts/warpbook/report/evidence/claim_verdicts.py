@@ -153,7 +153,7 @@ class ClaimVerdicts:
         figures: list[ClaimValue],
         read: Callable[[Variant, str, Case, int], ClaimValue],
     ) -> list[ClaimValue]:
-        """Each figure against those of the places on which less is claimed, of its own size or layer."""
+        """Compare each value with those of the places for which less is claimed, at its own size or layer."""
         fields = where.model_fields_set
         compared = []
         for figure in figures:

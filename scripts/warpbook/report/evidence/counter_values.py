@@ -54,7 +54,7 @@ class CounterValues:
         return {name: number for number, name in enumerate(dict.fromkeys(one.name for one, *_ in self.counted), 1)}
 
     def failed_rows(self, variants: tuple[str, ...] | None = None) -> pd.DataFrame:
-        """Rows of what could not be counted, of some variants where they are named."""
+        """Rows of counters that could not be read, of all variants or of those named."""
         frame = self.table[self.table.status != "ok"]
         return frame if variants is None else frame[frame.variant.isin(variants)]
 
@@ -82,7 +82,7 @@ class CounterValues:
         return sorted(str(metric) for metric, values in asked.groupby("metric").value if values.isna().all())
 
     def header_counter_changes(self, variant: Variant) -> list[CounterChange]:
-        """The counter that a variant's header names, on each layer before and after; none where it was not read."""
+        """How the counter that a variant's header names changed on each layer; empty where it was not read."""
         metric, changes = counters.named_metric(variant.header.check), []
         for layer in self._scope.layer_names:
             before, after = (self.calls.get((name, layer)) for name in (variant.header.builds_on, variant.name))

@@ -77,7 +77,7 @@ class MissingData:
         return self.table[self.table.variant == variant]
 
     def _group_rows(self, lacks: Iterable[_Lack]) -> Iterator[dict[str, Any]]:
-        """A row for all layers and sizes that lack the same times for the same reason, other numbers in it apart."""
+        """One row for all layers and sizes that lack the same times for the same reason; numbers in it may differ."""
         alike: dict[tuple[str, str], list[_Lack]] = {}
         for lack in lacks:
             alike.setdefault((lack.status, _NUMBER.sub("", lack.reasons[0])), []).append(lack)
@@ -134,7 +134,7 @@ class MissingData:
         return f"the run {run.run_id} has no time of it"
 
     def _variant_problem(self, variant: Variant) -> tuple[str, str] | None:
-        """(status, reason) where nothing of a variant can be shown."""
+        """(status, reason) where the report can show nothing of a variant; None where it can."""
         if variant.read_error:
             return "compile_failed", variant.read_error
         failed = self._builds.failed

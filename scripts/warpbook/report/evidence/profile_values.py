@@ -108,7 +108,7 @@ class ProfileValues:
 
     @staticmethod
     def sum_by_name(frame: pd.DataFrame, kinds: tuple[str, ...]) -> list[ProfileRow]:
-        """The same of any events."""
+        """Time and calls of events of some kinds, summed by name, largest sum first."""
         events = frame[frame.kind.isin(kinds)]
         if events.empty:
             return []
@@ -153,7 +153,7 @@ class ProfileValues:
 
     @staticmethod
     def group_launches(frame: pd.DataFrame, static: "pd.Series[Any] | dict[str, int]") -> list[KernelLaunches]:
-        """The same of any events, with the static shared memory of the kernels that are known."""
+        """Kernel launches of some events, grouped by kernel, grid and block. static: the kernels' static shared memory."""
         events = frame[frame.kind == "kernel"]
         rows = []
         shapes: Iterable[Any] = events.groupby(["name", "grid", "block"], sort=False)

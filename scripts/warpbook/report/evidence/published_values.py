@@ -73,7 +73,7 @@ class PublishedValues:
         )
 
     def _predecessors(self, name: str) -> list[str]:
-        """What a variant stands on, nearest first; of a GPU's starting point the CPU's."""
+        """The variants that a variant builds on, nearest first; the CPU's starting point comes last."""
         known, above = self._scope.plan.variants, [name]
         while (name := known[above[-1]].header.builds_on) in known and name not in above:
             above.append(name)
@@ -96,7 +96,7 @@ class PublishedValues:
         return int(row.size) if row.size.isdigit() and int(row.size) in self._scope.sizes else self._scope.largest
 
     def own_value(self, row: Any) -> float | None:
-        """Our figure for a published one: the same variant and layer, at its size or the largest."""
+        """Our own value for a published one: the same variant and layer, at its size or the largest."""
         name = row.variant
         if name in ("framework_cpu", "framework_gpu"):
             framework = self._programs.framework(name.removeprefix("framework_"))

@@ -115,7 +115,7 @@ class SubmissionEvidence:
         return bool(mine and over and _code_words(mine.code) == _code_words(over.code))
 
     def code_evidence(self, name: str) -> list[CodeEvidence]:
-        """The words that an optimization's code ought to hold."""
+        """For each word that an optimization's code must contain, the first line that has it."""
         mine = self.variant(name)
         wanted = self.term.optimizations[name].code_must_contain
         return [CodeEvidence(word, first_line_with(word, mine.code)) for word in wanted] if mine else []
@@ -126,14 +126,14 @@ class SubmissionEvidence:
         return self.term.optimizations[name].worth(mine.code) if mine else 0
 
     def program_outputs(self, name: str) -> list[ProgramOutput]:
-        """What the course's program printed of a file, by the submission's own output; nothing here vouches for it."""
+        """What the course's program printed for a file, read from the submission's own output; unverified."""
         path = PROJECT / WRITTEN / f"{name}.out"
         if name not in self.of.outputs:
             return []
         return program_output.parse_runs(path.read_text(encoding="utf-8", errors="replace"), len(self._scope.layers))
 
     def is_impossibly_fast(self, run: ProgramOutput) -> bool:
-        """Whether a run's op times cannot hold the work: one is less than its layer's bytes need on the term's GPU."""
+        """Whether one of a run's op times is below the time that its layer's bytes need on the term's GPU."""
         gpu = self.term.gpu
         kept = int(gpu.l2_mib * 2**20)
         least = (

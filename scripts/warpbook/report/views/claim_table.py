@@ -102,7 +102,7 @@ def claims_by_verdict(ev: Evidence, variant: str) -> tuple[VerdictWords, ...]:
     said = Counter(one.claim.says for one in judged)
 
     def claim_text(one: JudgedClaim) -> str:
-        """What was expected, and how that was tested where more than one test was made of it."""
+        """What was expected, and how it was tested if more than one test was made."""
         if one.claim.says and said[one.claim.says] == 1:
             return _claim_words(one)
         return f"{_claim_words(one)}: {claim_words(one.claim)}".removeprefix(": ")

@@ -52,7 +52,7 @@ def ladder_view(ev: Evidence) -> LadderView:
 
 
 def common_size(ev: Evidence, device: str, case: Case) -> int | None:
-    """The largest size at which most variants of a device have a figure of a case; None where none has one."""
+    """The largest size at which most variants of a device have a time for a case; None where none has one."""
     counts = {
         size: sum(bool(ev.times.op(one.name, case.name, size)) for one in ev.compared_variants(device))
         for size in ev.sizes

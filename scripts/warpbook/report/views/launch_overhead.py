@@ -16,7 +16,7 @@ BUSY = 0.9
 
 @dataclass(frozen=True)
 class LaunchBoundLayer:
-    """A layer's call: its launches, the time between two, and the share of it in which kernels run."""
+    """A layer's call that is launch-bound: its launches, the time from one to the next, and the share in which kernels run."""
 
     layer: str
     images: int
@@ -26,9 +26,9 @@ class LaunchBoundLayer:
 
 
 def launch_bound_layers(ev: Evidence, variant: Variant, below: str = "") -> list[LaunchBoundLayer]:
-    """Layers of a variant whose call Python's launching paces, at the largest size of which its program was traced.
+    """Layers of a variant whose call is bound by launches from Python, at the largest size with a traced program.
 
-    Its time is that which was taken in turn with the variant that stands on it, where `below` names that one.
+    Where `below` names the variant that builds on it, the times are those measured interleaved with that one.
     """
     for size in reversed(ev.sizes):
         if not ev.profiles.events(variant.name, size).empty:

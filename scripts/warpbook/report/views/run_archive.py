@@ -212,7 +212,7 @@ def _variant(row: MeasuredVariant, naive: MeasuredVariant | None, kernel: Varian
 
 
 def _verdict_words(speedup: Speedup, baseline: str) -> Markup:
-    """A verdict in words that say of which of the two it is: slower than tiled."""
+    """A verdict with its baseline, for example `slower than tiled`."""
     between = {"faster": "than", "slower": "than", "same": "as"}.get(speedup.verdict, "against")
     return Markup("{} {} {}").format(cell_markup.verdict_cell(speedup), between, baseline)
 

@@ -33,7 +33,7 @@ def stream_tables_view(ev: Evidence) -> StreamingView | None:
 
 
 def _device_words(row: Row) -> str:
-    """The devices of a stream, and its shards where they are not one for each."""
+    """A stream's devices, and the number of its shards where that differs."""
     over = streams.device_words(row)
     return over if row["shards"] == row["devices"] else f"{over}, {row['shards']} shards"
 

@@ -72,7 +72,7 @@ class IsolatedBench(CpuBench):
         return 0.0 if self._ready_s is None else self.process.processor_s() - self._ready_s
 
     def prepare(self, variant: Variant, case: Case) -> Operation:
-        described = shared_memory.described(case)
+        described = shared_memory.describe_arrays(case)
         places, returned, size = worker_protocol.layout(described["arrays"], described["outputs"])
         # Behind the arrays, a count of finished blocks, by which one that is slow is told from one that hangs.
         handle, memory = shared_memory.allocate(size + worker_protocol.PAGE_BYTES)
@@ -124,7 +124,7 @@ class IsolatedBench(CpuBench):
             place, count = sparse.places[name]
             memory[place : place + count] = np.ascontiguousarray(values).tobytes()
         arrays = [
-            [*sparse.places[name], sparse.case.shape(name), one.dtype, name in inputs and sparse.of_batch(name)]
+            [*sparse.places[name], sparse.case.shape(name), one.dtype, name in inputs and sparse.has_batch_axis(name)]
             for name, one in sparse.case.arrays.items()
         ]
         described = {"case": sparse.case.describe(), "arrays": arrays, "outputs": len(sparse.case.problem.outputs)}

@@ -12,7 +12,7 @@ import pytest
 import check_variant
 from warpbook.common.errors import UserError
 from warpbook.common.files import PROJECT
-from warpbook.harness import building, checking, cpp_compiler, ece408_check, nvcc
+from warpbook.harness import building, checking, cpp_compiler, ece408_check, error_diagnosis, nvcc
 from warpbook.harness.emulator import emulation
 from warpbook.harness.isolated import IsolatedBench
 from warpbook.kernels import ece408, variants
@@ -315,9 +315,7 @@ def test_a_reason_asks_for_the_usual_mistake_behind_it():
         ("mine leaves 2 of 12 outputs unwritten", "", ""),
         (unwritten, "a launch with blocks of 2048 x 1 x 1 threads at line 3", ""),
     ):
-        bench = IsolatedBench(variants.read("one_call", FILES), False)
-        bench.noted = noted
-        (row,) = ece408_check.note(bench, [{"ok": False, "reason": reason}])
-        told, _, question = row["reason"].partition("; is ")
+        words = error_diagnosis.with_note(variants.read("one_call", FILES), reason, noted)
+        told, _, question = words.partition("; is ")
         assert told == (f"{reason}; {noted}" if noted else reason)
         assert question.startswith(asked) and bool(question) == bool(asked), (reason, noted)

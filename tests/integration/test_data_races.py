@@ -7,9 +7,11 @@ import sys
 
 import pytest
 
+from warpbook.common.files import PROJECT
 from warpbook.harness import data_races
 from warpbook.harness.emulator import emulation
 from warpbook.kernels import ece408, variants
+from warpbook.runs import tables
 
 TREE = "for (int o = 32; o; o /= 2) { if (t < o) s[t] += s[t + o]; __syncthreads(); }"
 NO_BARRIER, NO_ATOMIC, NO_FENCE = "__syncthreads() between them", "no atomic operation", "no __threadfence()"
@@ -136,6 +138,47 @@ def test_the_lines_of_a_race_are_those_of_the_two_accesses(said):
     words, text = said["halo_before_barrier"]
     first, second = map(int, re.findall(r"line (\d+) (?:reads|writes) in", words))
     assert abs(first - second) == 1, text
+
+
+NO_SECOND_BARRIER = """\
+/*
+threads: [64]
+grid: [ceil(H_out * W_out / 64), M, N]
+*/
+extern "C" __global__ void conv_forward(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int K)
+{
+    const int Ho = H - K + 1, Wo = W - K + 1, i = blockIdx.x * 64 + threadIdx.x, m = blockIdx.y, n = blockIdx.z;
+    float sum = 0;
+    for (int c = 0; c < C; ++c) {
+        __shared__ float taps[64];
+        for (int t = threadIdx.x; t < K * K; t += 64) taps[t] = w[(m * C + c) * K * K + t];
+        __syncthreads();
+        for (int t = 0; i < Ho * Wo && t < K * K; ++t)
+            sum += x[((n * C + c) * H + i / Wo + t / K) * W + i % Wo + t % K] * taps[t];
+    }
+    if (i < Ho * Wo) y[(n * M + m) * Ho * Wo + i] = sum;
+}
+"""
+
+
+@pytest.mark.skipif(emulation.compiler() is None, reason="there is no C++ compiler here to emulate with")
+def test_of_a_wrong_result_and_a_race_the_race_is_told_first(tmp_path):
+    (tmp_path / "own.cu").write_text(NO_SECOND_BARRIER)
+    command = [
+        sys.executable,
+        "scripts/check_variant.py",
+        "--device",
+        "emulator",
+        "--cases",
+        "fa18",
+        "--variant",
+        "own",
+    ]
+    command += ["--kernels", str(tmp_path), "--sizes", "1", "--timeout", "60", "--sandbox", "none"]
+    subprocess.run([*command, "--out", str(tmp_path / "out.csv")], cwd=PROJECT, check=True, capture_output=True)
+    failed = [row for row in tables.CORRECTNESS.rows(tmp_path / "out.csv") if not row["ok"]]
+    assert {row["test"] for row in failed} > {"races"}
+    assert "a data race on taps (shared memory of line 11)" in tables.first_failure(failed)["reason"]
 
 
 STREAMS = r"""

@@ -154,7 +154,16 @@ WRONG = {
         "heap-buffer-overflow in forward_kernel at strangers.cu:27",
     ),
     "a shared scalar that nobody sets": (
-        SUMMED.replace("if (threadIdx.x == 0) sum = 0;", ""), SUMMED_FACTS, "NaN"
+        SUMMED.replace("if (threadIdx.x == 0) sum = 0;", ""), SUMMED_FACTS,
+        "nobody had written reached the output, from shared memory declared at line 5; is a __syncthreads() missing",
+    ),
+    "a variable that nobody sets": (
+        SHARED.replace("float acc = 0;", "float acc;"), SHARED_FACTS,
+        "nobody had written reached the output, from the variable acc declared at line 21; is it set before it is read?",
+    ),
+    "an array of a thread that is set in part": (
+        SHARED.replace("float acc = 0;", "float acc = 0, part[3]; part[0] = part[2] = 0;").replace("= acc;", "= acc + part[n % 3];"),
+        SHARED_FACTS, "from the variable part declared at line 21",
     ),
     "a barrier that some threads do not reach": (
         SUMMED.replace("if (threadIdx.x == 0) sum = 0;", "if (threadIdx.x > 8) return; if (threadIdx.x == 0) sum = 0;"),

@@ -253,6 +253,8 @@ class CpuBench:
     reference_name = "NumPy float64"
     on_device = False
     compared: tuple[tuple[str, str], ...] = (("hot", "op"),)
+    noted = ""
+    """What may explain a wrong result of the last call, where something is known."""
 
     def __init__(self, tolerated_load: float = math.inf):
         """`tolerated_load`: processors that other programs may keep busy while this one times something."""

@@ -1,7 +1,6 @@
 """The verdict on a file of the course, emulated: at the batch that the course runs, and what it assumes of others."""
 
 import functools
-import re
 from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -99,7 +98,7 @@ def _results(
         bench.reversed_order = reverse
         bench.process.limit_s = limit_s * (ODD_SHARE if images == ece408.ODD_BATCH else 1 - ODD_SHARE)
         slow = lambda: bench.spent_s > SLOW_S  # noqa: E731
-        return note(bench, checking.check_case(bench, variant, layer.at(images), tests, slow))
+        return checking.check_case(bench, variant, layer.at(images), tests, slow)
 
     def check_in_new_process(images: int, reverse: bool, tests: tuple[str, ...]) -> list[Row]:
         with IsolatedBench(variant, sandboxed, folder, library) as bench:
@@ -175,27 +174,5 @@ def assumptions(row: Row, images: int = ece408.BATCH) -> Row:
     return {**row, "status": "unsupported", "reason": reason}
 
 
-_REMEDIES = (
-    (
-        r"from (dynamic )?shared memory",
-        "is a __syncthreads() missing before it is read, or is part of it never loaded?",
-    ),
-    (r"from memory allocated", "is each output some thread's to write, and is each array filled before it is read?"),
-    (r"leaves (\d+) of \1 outputs unwritten$", "is the result copied back to the host (cudaMemcpyDeviceToHost)?"),
-)
-"""What to look at first, by what a reason says."""
-
-
-def note(bench: IsolatedBench, rows: list[Row]) -> list[Row]:
-    """Rows, with what may explain a wrong result as the variant's process says it, and what to look at first."""
-    return [row if row["ok"] else _explain(row, bench.noted) for row in rows]
-
-
 def _append_reason(row: Row, why: str) -> Row:
     return {**row, "reason": f"{row['reason']} (in {row['case']}, where {why})"}
-
-
-def _explain(row: Row, noted: str) -> Row:
-    reason = f"{row['reason']}; {noted}" if noted else row["reason"]
-    remedy = next((words for pattern, words in _REMEDIES if re.search(pattern, reason)), "")
-    return {**row, "reason": f"{reason}; {remedy}" if remedy else reason}

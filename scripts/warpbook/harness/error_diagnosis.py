@@ -6,6 +6,7 @@ gave, or the variant is right as soon as one thing is changed. All is tried on s
 
 import itertools
 import math
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -24,6 +25,28 @@ Arrays = dict[str, np.ndarray]
 ADDS = "adds to"
 OUTPUTS_MAX = 1 << 20
 """Outputs of a case that is worth computing many times."""
+
+
+_REMEDIES = (
+    (
+        r"from (dynamic )?shared memory",
+        "is a __syncthreads() missing before it is read, or is part of it never loaded?",
+    ),
+    (r"from memory allocated", "is each output some thread's to write, and is each array filled before it is read?"),
+    (r"from the variable", "is it set before it is read?"),
+)
+_OF_THE_HOST = (
+    (r"leaves (\d+) of \1 outputs unwritten$", "is the result copied back to the host (cudaMemcpyDeviceToHost)?"),
+)
+"""What to look at first, by what a reason says; and where the host's code is the variant's too."""
+
+
+def with_note(variant: Variant, reason: str, noted: str) -> str:
+    """A reason, with what may explain a wrong result as the variant's process noted it, and what to look at first."""
+    reason = f"{reason}; {noted}" if noted else reason
+    known = (*_REMEDIES, *(_OF_THE_HOST if variant.course else ()))
+    remedy = next((words for pattern, words in known if re.search(pattern, reason)), "")
+    return f"{reason}; {remedy}" if remedy else reason
 
 
 def find(bench: CpuBench, variant: Variant, case: Case, operation: Operation, buffers: Buffers) -> str:

@@ -48,8 +48,6 @@ class IsolatedBench(CpuBench):
         self.reversed_order = False
         self.without_convolution = False
         self.without_kernels = False
-        self.noted = ""
-        """What may explain a wrong result of the last call, as its process says."""
         self.process = VariantProcess(variant, sandboxed, folder, library, races)
         self._variant, self._emulated = variant, folder is not None
         self._ready_s: float | None = None

@@ -103,6 +103,7 @@ class Worker(TimedCalls[Arranged]):
         super().__init__(variant)
         self._library = library
         self._emulated = how == EMULATED
+        self._kernels: emulation.EmulatedKernels | None = None
         self._driver = nvcc.Driver(library) if how == DRIVEN and library else None
         if self._emulated:
             emulation.EmulatedCuPy.install()
@@ -170,7 +171,8 @@ class Worker(TimedCalls[Arranged]):
         for one, place in zip(results, self._returned, strict=False):
             if one.shape == place.shape:
                 place[...] = one
-        return {"shapes": [list(one.shape) for one in results]} if results else {}
+        noted = next(filter(None, map(self._kernels.explain, self._called[self._outputs])), "") if self._kernels else ""
+        return {"noted": noted, **({"shapes": [list(one.shape) for one in results]} if results else {})}
 
     def sample(
         self, memory: mmap.mmap, case: dict[str, Any], arrays: list[list[Any]], outputs: int, blocks: int
@@ -235,8 +237,8 @@ class Worker(TimedCalls[Arranged]):
             if not self._emulated:
                 return cpp_compiler.prepare(self._variant, case, self._library)
             assert self._library
-            kernels = emulation.EmulatedKernels(self._library, self._variant.header.constants, reverse)
-            return self._variant.prepare(case, kernels)
+            self._kernels = emulation.EmulatedKernels(self._library, self._variant.header.constants, reverse)
+            return self._variant.prepare(case, self._kernels)
 
 
 def infer(

@@ -361,6 +361,15 @@ class EmulatedKernels:
 
         return call
 
+    def explain(self, output: np.ndarray) -> str:
+        """What may explain that an output of the last call is wrong; empty where nothing is known."""
+        if output.dtype != np.float32:
+            return ""
+        explain = self._library.emulator_explain
+        explain.restype = ctypes.c_char_p
+        words: bytes = explain(ctypes.c_void_p(output.ctypes.data), ctypes.c_size_t(output.size))
+        return words.decode(errors="replace")
+
     def sample(self, blocks: int, images: int) -> None:
         """From now on run so many blocks of each launch of a call on a batch; of thousands of launches, some."""
         self._library.emulator_sample(blocks, images)

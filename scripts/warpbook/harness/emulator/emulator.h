@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <functional>
 #include <math.h>
 #include <string>
@@ -74,6 +75,23 @@ void note(const std::string& words, int line);
 // The NaN that memory is filled with which nobody has written; it tells which memory that is.
 unsigned unwritten_word(const std::string& what, int line);
 
+unsigned unset_word(const char* name, int line);
+
+// A variable of a thread that is declared without a value: what is computed from it tells its name.
+template <class T> inline void fill_unset(T& value, unsigned word)
+{
+    if constexpr (std::is_array_v<T>) {
+        for (auto& each : value) fill_unset(each, word);
+    } else if constexpr (std::is_same_v<T, float>) {
+        std::memcpy(&value, &word, sizeof value);
+    }
+}
+#ifdef EMULATOR_RACES
+#define EMULATOR_UNSET(name) ((void)0)
+#else
+#define EMULATOR_UNSET(name) [&] { static const unsigned word = emulator::unset_word(#name, __LINE__); emulator::fill_unset(name, word); }()
+#endif
+
 // Note where the first NaN of an output that is memory nobody wrote comes from.
 void explain(const float* y, size_t count);
 
@@ -81,6 +99,7 @@ void explain(const float* y, size_t count);
 namespace races {
 using Clock = std::vector<unsigned>;
 #ifdef EMULATOR_RACES
+constexpr bool looks = true;
 void watch(const void* address, size_t bytes, const std::string& name, int line, bool of_block);
 void forget(const void* address);
 void access(const void* address, size_t bytes, bool writes, int line);
@@ -107,6 +126,7 @@ void record(Clock& event, unsigned stream);
 void wait_for_event(unsigned stream, const Clock& event);
 void wait_for_event(const Clock& event);
 #else
+constexpr bool looks = false;
 inline void watch(const void*, size_t, const std::string&, int, bool) {}
 inline void forget(const void*) {}
 inline void access(const void*, size_t, bool, int) {}

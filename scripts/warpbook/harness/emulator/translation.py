@@ -74,6 +74,8 @@ def _to_host(source: str, name: str, own: dict[str, str]) -> str:
             edits += _macro_edits(node)
         elif node.type == "declaration" and _is_shared(node):
             edits += _shared_declarations(node, name)
+        elif node.type == "declaration":
+            edits += _unset_variables(node)
         elif node.type in ("while_statement", "do_statement", "for_statement"):
             edits += _loop(node)
         elif node.type == "preproc_include":
@@ -269,6 +271,35 @@ def _shared_declarations(declaration: "Node", name: str) -> Iterator[Edit]:
             made = f"static {kind}*& {called} = reinterpret_cast<{kind}*&>(emulator::dynamic_base);"
         behind.append(made)
     yield declaration.end_byte, declaration.end_byte, " " + " ".join(behind)
+
+
+def _unset_variables(declaration: "Node") -> Iterator[Edit]:
+    """Each variable of a thread that is declared without a value: filled with what tells that nobody set it."""
+    kind = cuda_ast.field(declaration, "type")
+    if kind is None or cuda_ast.node_text(kind) != "float" or cuda_ast.child(declaration, "storage_class_specifier"):
+        return
+    if (
+        declaration.parent is None
+        or declaration.parent.type != "compound_statement"
+        or not _in_device_code(declaration)
+    ):
+        return
+    names = []
+    for declarator in declaration.children_by_field_name("declarator"):
+        while declarator.type == "array_declarator":
+            declarator = declarator.children[0]
+        if declarator.type == "identifier":
+            names.append(f" EMULATOR_UNSET({cuda_ast.node_text(declarator)});")
+    yield declaration.end_byte, declaration.end_byte, "".join(names)
+
+
+def _in_device_code(node: "Node") -> bool:
+    while node.parent is not None:
+        node = node.parent
+        if node.type == "function_definition":
+            head = architecture.head(node)
+            return "__global__" in head or "__device__" in head
+    return False
 
 
 def device_variables(source: str) -> Iterator[tuple[str, int]]:

@@ -285,7 +285,15 @@ def test_a_mark_behind_a_name_is_no_part_of_it(refusal, mark):
 
 
 @pytest.mark.parametrize(
-    "name", ["conv\\_forward(int)", "conv&lt;float&gt;(int)", "**conv**(int)", "<b>conv(int)", "conv(int)<br/>x", "conv(int) x"]
+    "name",
+    [
+        "conv\\_forward(int)",
+        "conv&lt;float&gt;(int)",
+        "**conv**(int)",
+        "<b>conv(int)",
+        "conv(int)<br/>x",
+        "conv(int) x",
+    ],
 )
 def test_a_name_with_the_marks_of_a_page_is_refused(refusal, name):
     for text in (NSYS.replace("conv_forward(const float *)", name), NCU_CSV.replace("conv_forward(int)", name)):

@@ -13,20 +13,26 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SHARE = Range(0, 1)
+NAME, REASON = 300, 2000
+"""Characters that a name and a reason have at most."""
 
-_VARIANT = Column("string", "stem of the kernel's file, its problem before it where that is not conv: gemm/tiled")
-_NETWORK = Column("string", "network whose shapes it is")
+_VARIANT = Column(
+    "string", "stem of the kernel's file, its problem before it where that is not conv: gemm/tiled", most=NAME
+)
+_NETWORK = Column("string", "network whose shapes it is", most=NAME)
 _PLACE = {
     "problem": Column("string", "what is computed: a folder of kernels/"),
     "case": Column(
-        "string", "fa18/conv1: a layer of a network; gemm/square: a case of a study; fa18: the whole network"
+        "string",
+        "fa18/conv1: a layer of a network; gemm/square: a case of a study; fa18: the whole network",
+        most=NAME,
     ),
 }
 _DEVICE = Column("string", "cpu or gpu")
 _SIZE = Column("int64", "images in the dataset", POSITIVE)
 _WATCHED_WEIGHTS = Column("string", "weight set of the watched program; empty: the network's first", later=True)
 _STATUS = Column("string", "ok, or unsupported, compile_failed, launch_failed, wrong_result, timed_out or refused")
-_REASON = Column("string", "why the status is not ok, with value, limit and remedy; empty when ok")
+_REASON = Column("string", "why the status is not ok, with value, limit and remedy; empty when ok", most=REASON)
 _OUTCOME = {"status": _STATUS, "reason": _REASON}
 _STATE = Column(
     "string",
@@ -282,7 +288,9 @@ SANITIZER = Table(
         "version": Column("string", "the tool's own words on its version"),
         "errors": Column("Int64", "errors that the tool counts; empty where it did not run", COUNT, needed=True),
         "status": _STATUS,
-        "reason": Column("string", "the tool's first words where it found something, or why it did not run"),
+        "reason": Column(
+            "string", "the tool's first words where it found something, or why it did not run", most=REASON
+        ),
     },
     optional=True,
 )
@@ -296,7 +304,7 @@ ATTACKS = Table(
         "device": Column("string", "gpu; emulator: the kernel's source on the CPU; cpu: a CPU variant that does so"),
         "caught": Column("bool", "whether a check failed it, as one must"),
         "status": _STATUS,
-        "reason": Column("string", "the words of the check that caught it"),
+        "reason": Column("string", "the words of the check that caught it", most=REASON),
         "caught_by": Column("string", "the check that caught it", later=True),
     },
     optional=True,
@@ -359,7 +367,9 @@ PRECISION = Table(
         "status": Column(
             "string", "ok, or unsupported, compile_failed, launch_failed, wrong_result, timed_out or refused"
         ),
-        "reason": Column("string", "why the status is not ok, with value, limit and remedy; empty when ok"),
+        "reason": Column(
+            "string", "why the status is not ok, with value, limit and remedy; empty when ok", most=REASON
+        ),
     },
     optional=True,
 )

@@ -9,6 +9,8 @@
 .PHONY: report submission grade autograder test test-all lint chaos attacks test-cuda12 lock format docs benchmark
 .SILENT:
 export PYTHONUTF8 = 1
+# Images for containers set it: each of our many short programs would compile its modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 # A command whose words are for those whom it fails.
 quietly = words=$$($(1) 2>&1) || { echo "$$words"; exit 1; }

@@ -9,7 +9,7 @@ from typing import Any
 
 from warpbook.common.errors import exit_status
 from warpbook.common.files import atomic_write
-from warpbook.harness.attacks import catalog
+from warpbook.harness.attacks import attack_registry
 from warpbook.machine.host import require_target
 from warpbook.runs import tables
 
@@ -20,21 +20,21 @@ BEGIN, END = "<!-- attacks -->\n", "<!-- end of attacks -->\n"
 def attack_row(name: str, device: str) -> dict[str, Any]:
     """A row of ATTACKS."""
     with tempfile.TemporaryDirectory() as folder:
-        failure = catalog.try_attack(catalog.ATTACKS[name], device, Path(folder))
+        failure = attack_registry.try_attack(attack_registry.ATTACKS[name], device, Path(folder))
     outcome = failure or {"status": "ok", "reason": ""}
-    caught_by = catalog.check_behind(outcome["reason"])
+    caught_by = attack_registry.check_behind(outcome["reason"])
     return {"attack": name, "device": device, "caught": failure is not None, **outcome, "caught_by": caught_by}
 
 
 def insert_table(text: str) -> str:
     """A page with the table of attacks between its two marks."""
     before, rest = text.split(BEGIN)
-    return before + BEGIN + catalog.document() + END + rest.split(END)[1]
+    return before + BEGIN + attack_registry.document() + END + rest.split(END)[1]
 
 
 def main() -> int | None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", choices=catalog.DEVICES, nargs="+", required=True)
+    parser.add_argument("--device", choices=attack_registry.DEVICES, nargs="+", required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--update-doc", type=Path, help="page whose table of attacks is written anew")
     arguments = parser.parse_args()
@@ -42,7 +42,7 @@ def main() -> int | None:
     tried = [
         (name, device)
         for device in arguments.device
-        for name, attack in catalog.ATTACKS.items()
+        for name, attack in attack_registry.ATTACKS.items()
         if attack.expected_words(device) is not None
     ]
     with ThreadPoolExecutor(PARALLEL_ATTACKS) as pool:
@@ -50,10 +50,10 @@ def main() -> int | None:
     tables.ATTACKS.write(rows, arguments.out)
     wrong = 0
     for row in rows:
-        expected = catalog.ATTACKS[row["attack"]].expected_words(row["device"]) or ""
+        expected = attack_registry.ATTACKS[row["attack"]].expected_words(row["device"]) or ""
         if not row["caught"]:
             print(f"MISSED: a kernel that {row['attack']} ({row['device']})")
-        elif row["caught_by"] != catalog.check_behind(expected):
+        elif row["caught_by"] != attack_registry.check_behind(expected):
             wrong += 1
             print(f"a kernel that {row['attack']} ({row['device']}) was to be told {expected!r}: {row['reason']}")
     if not arguments.update_doc:

@@ -60,8 +60,8 @@ def correctness_row(case: str, size: int, test: str, **columns: Any) -> Row:
     return {"case": case, "size": size, "test": test, **checking.NOT_COMPARED, **columns}
 
 
-def placed(row: Row, cases: Network | CaseSet, shared: Row) -> Row:
-    """A row of CORRECTNESS: what was computed said in full."""
+def to_correctness_row(row: Row, cases: Network | CaseSet, shared: Row) -> Row:
+    """A row of the table CORRECTNESS: a test's result, and where and on what it was computed."""
     return {**shared, **row, **tables.place(cases.problem.name, cases.name, row["case"])}
 
 
@@ -237,7 +237,7 @@ def main() -> None:
         arguments.spent.parent.mkdir(parents=True, exist_ok=True)
         with arguments.spent.open("a", encoding="utf-8") as spent:
             print(limit_s, file=spent)
-    tables.CORRECTNESS.write((placed(row, network, shared) for row in rows), arguments.out)
+    tables.CORRECTNESS.write((to_correctness_row(row, network, shared) for row in rows), arguments.out)
     if variant.inferred_launch:
         print(f"{variant.name}: {variant.inferred_launch.sentence}")
     for row in rows:

@@ -116,7 +116,7 @@ def measure_in_sandbox(arguments: argparse.Namespace, network: Network, sizes: l
         building.PROJECT_CUBINS,
     ]
     for answer in sandbox.results([*sys.argv, "--in-sandbox"], readable, gpu=True):
-        with sandbox.untrusted("measurement"):
+        with sandbox.reject_malformed_answers("measurement"):
             images, rows, check = answer
             if images not in sizes:
                 raise ValueError

@@ -112,8 +112,8 @@ def _measure(
         yield case, rows
 
 
-def placed(row: timing.Row, shared: dict[str, str]) -> timing.Row:
-    """A row of SAMPLES: what was computed said in full. shared: its problem, name of its set of cases, and device."""
+def to_sample_row(row: timing.Row, shared: dict[str, str]) -> timing.Row:
+    """A row of the table SAMPLES. shared: the problem, the name of its set of cases, the device, and `measured_on`."""
     where = tables.place(shared["problem"], shared["cases"], row["case"])
     return {**row, **where, "device": shared["device"], "measured_on": shared["measured_on"]}
 
@@ -148,7 +148,7 @@ def time_all(
         times_at[place] += 1
         number = (arguments.gpu or 0) * arguments.aa + times_at[place]
         job = f"aa:{variant.name}:{number}" if arguments.aa else variant.name
-        rows.extend(placed({"job": job, **row}, shared) for row in samples)
+        rows.extend(to_sample_row({"job": job, **row}, shared) for row in samples)
 
     sandboxed = sandbox.is_chosen(arguments.sandbox, arguments.device)
 

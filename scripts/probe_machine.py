@@ -48,7 +48,7 @@ def gpu(device: cuda_devices.Device) -> dict[str, Any]:
     source, target = (cupy.empty(COPY_BYTES, cupy.uint8) for _ in range(2))
     start, stop = cupy.cuda.Event(), cupy.cuda.Event()
 
-    def timed(work: Callable[[], object]) -> statistics.Estimate:
+    def median_time(work: Callable[[], object]) -> statistics.Estimate:
         """Median time in ms of 20 repetitions after three to warm up."""
         times = []
         for number in range(23):
@@ -60,9 +60,9 @@ def gpu(device: cuda_devices.Device) -> dict[str, Any]:
                 times.append(cupy.cuda.get_elapsed_time(start, stop))
         return statistics.median(np.array(times))
 
-    copy = timed(lambda: target.data.copy_from_device_async(source.data, COPY_BYTES))
+    copy = median_time(lambda: target.data.copy_from_device_async(source.data, COPY_BYTES))
     multiply_adds = bench.multiply_add(MULTIPLY_ADD_ROUNDS)
-    multiplied = timed(lambda: bench.multiply_add(MULTIPLY_ADD_ROUNDS))
+    multiplied = median_time(lambda: bench.multiply_add(MULTIPLY_ADD_ROUNDS))
     facts = bench.clock.facts()
     clock_ghz = (facts["sm_clock_max_mhz"] or cupy.cuda.runtime.deviceGetAttribute(13, 0) / 1e3) / 1e3
     limits = occupancy.SM_LIMITS.get(device.arch)

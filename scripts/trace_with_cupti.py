@@ -90,7 +90,7 @@ def trace(program: str, arguments: list[str], at_most: int) -> tuple[list[dict[s
     started: dict[int, tuple[int, str]] = {}  # by id: a range's first marker, until its second comes
     count = 0
 
-    def completed(activities: list[Any]) -> None:
+    def store_activities(activities: list[Any]) -> None:
         nonlocal count
         count += len(activities)
         for activity in activities if count <= at_most else []:
@@ -103,7 +103,7 @@ def trace(program: str, arguments: list[str], at_most: int) -> tuple[list[dict[s
             else:
                 started[activity.id] = activity.timestamp, str(activity.name)
 
-    cupti.activity_register_callbacks(lambda: (BUFFER_BYTES, 0), completed)
+    cupti.activity_register_callbacks(lambda: (BUFFER_BYTES, 0), store_activities)
     for kind in KINDS:
         cupti.activity_enable(kind)
     hear_ranges()

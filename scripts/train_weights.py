@@ -58,7 +58,7 @@ class TrainableNetwork(nn.Module):
         for step in self.network.steps:
             layer = step.layer
             if isinstance(layer, networks.PoolLayer):
-                x = pooled(x, layer)
+                x = apply_pooling(x, layer)
             elif isinstance(layer, networks.DenseLayer):
                 x = self.named[layer.name](x.flatten(1))
             else:
@@ -66,7 +66,7 @@ class TrainableNetwork(nn.Module):
                 x = self.named[layer.name](x)
                 if layer.name in self.normalized:
                     x = self.normalized[layer.name](x)
-            x = activated(x, step)
+            x = apply_activation(x, step)
         return x
 
     def parameters_by_name(self) -> dict[str, np.ndarray]:
@@ -85,8 +85,8 @@ class TrainableNetwork(nn.Module):
                 into[name].copy_(torch.from_numpy(parameters[name].astype(np.float32)) * folded)
 
 
-def pooled(x: torch.Tensor, layer: networks.PoolLayer) -> torch.Tensor:
-    """What lies beyond the image does not count."""
+def apply_pooling(x: torch.Tensor, layer: networks.PoolLayer) -> torch.Tensor:
+    """The pooled image; pixels beyond its edge do not count."""
     top, left, bottom, right = layer.padding
     if layer.kind == "max":
         x = nn.functional.pad(x, (left, right, top, bottom), value=-float("inf"))
@@ -98,7 +98,7 @@ def pooled(x: torch.Tensor, layer: networks.PoolLayer) -> torch.Tensor:
     return nn.functional.avg_pool2d(x, layer.window, layer.strides, (top, left), layer.ceil, count_include_pad=False)
 
 
-def activated(x: torch.Tensor, step: networks.Step) -> torch.Tensor:
+def apply_activation(x: torch.Tensor, step: networks.Step) -> torch.Tensor:
     if step.activation == "leaky_relu":
         return nn.functional.leaky_relu(x, step.slope)
     return {"tanh": torch.tanh, "relu": torch.relu, "sigmoid": torch.sigmoid, "none": nn.Identity()}[step.activation](x)

@@ -7,7 +7,7 @@ import subprocess
 import yaml
 
 from warpbook.common.files import PROJECT
-from warpbook.harness.attacks import catalog
+from warpbook.harness.attacks import attack_registry
 from warpbook.kernels import variants
 from workspaces import TINY
 
@@ -59,8 +59,8 @@ def test_a_stranger_s_matrix_product_goes_in_as_it_is(tmp_path):
     (folder / "stranger.cu").write_text(STRANGER)
     variant = variants.read("stranger", folder)
     assert "arguments [a, b, c, m, n, k], threads [16, 16], grid [(n + 15) // 16, (m + 15) // 16]" in variant.notes
-    rows = catalog.check_rows(folder, "stranger", "emulator", "gemm")
+    rows = attack_registry.check_rows(folder, "stranger", "emulator", "gemm")
     assert rows and all(row["ok"] for row in rows)
     (folder / "stranger.cu").write_text(STRANGER.replace("i < K", "i < K - 1"))
-    rows = catalog.check_rows(folder, "stranger", "emulator", "gemm")
+    rows = attack_registry.check_rows(folder, "stranger", "emulator", "gemm")
     assert {row["case"] for row in rows if row["status"] == "wrong_result"} == {row["case"] for row in rows}

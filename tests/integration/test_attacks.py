@@ -7,8 +7,8 @@ import pytest
 import check_variant
 from emulated import checked
 from warpbook.common.files import PROJECT
-from warpbook.harness.attacks import catalog
-from warpbook.harness.attacks.catalog import ATTACKS, Attack
+from warpbook.harness.attacks import attack_registry
+from warpbook.harness.attacks.attack_registry import ATTACKS, Attack
 from warpbook.harness.emulator import emulation
 from warpbook.harness.isolated import IsolatedBench
 from warpbook.problems import networks
@@ -21,7 +21,7 @@ def shown(device):
 
 def rows_of(attack, device, folder):
     """The rows of an attack's checks, up to the process that fails them."""
-    variant = catalog.forge(attack, folder, device)
+    variant = attack_registry.forge(attack, folder, device)
     for _ in range(attack.processes):
         if device == "emulator":
             rows = checked(folder, "mine")
@@ -46,8 +46,8 @@ def missed(device, tmp_path):
         words, reason = ATTACKS[name].expected_words(device), failure["reason"]
         if (
             words not in reason
-            or catalog.check_behind(reason) != catalog.check_behind(words)
-            or not catalog.check_behind(words)
+            or attack_registry.check_behind(reason) != attack_registry.check_behind(words)
+            or not attack_registry.check_behind(words)
         ):
             found[name] = reason
     return found
@@ -67,22 +67,22 @@ REPLAY = "replays an answer once it is called often"
 
 @pytest.mark.parametrize("name", [name for name in shown("cpu") if ATTACKS[name].timed and name != REPLAY])
 def test_a_cpu_variant_that_cheats_when_it_is_timed_is_caught(name, tmp_path):
-    failure = catalog.try_attack(ATTACKS[name], "cpu", tmp_path)
+    failure = attack_registry.try_attack(ATTACKS[name], "cpu", tmp_path)
     assert failure and ATTACKS[name].cpu in failure["reason"]
 
 
 def test_a_replay_is_caught_though_its_calls_are_so_slow_that_a_usual_series_would_lose_patience(tmp_path):
-    images = catalog.TIMED_IMAGES["cpu"]
+    images = attack_registry.TIMED_IMAGES["cpu"]
     slow = f"import time; time.sleep(0.2 if len(x) == {images} else 0)"
     attack = ATTACKS[REPLAY]
     attack = replace(attack, launcher=attack.launcher.replace("    launch(", f"    {slow}; launch("))
-    failure = catalog.try_attack(attack, "cpu", tmp_path)
+    failure = attack_registry.try_attack(attack, "cpu", tmp_path)
     assert failure and attack.cpu in failure["reason"]
 
 
 def test_a_sound_variant_passes_what_the_attacks_fail(tmp_path):
     sound = Attack(None, None, on_cpu="launch(x, w, y)", timed=True)
-    assert catalog.try_attack(sound, "cpu", tmp_path) is None
+    assert attack_registry.try_attack(sound, "cpu", tmp_path) is None
 
 
 def test_the_harness_is_attacked_in_many_ways_on_every_device():
@@ -92,7 +92,7 @@ def test_the_harness_is_attacked_in_many_ways_on_every_device():
 
 def test_the_documented_table_of_attacks_is_the_catalog():
     page = PROJECT / "docs" / "explanation" / "tested-attacks.md"
-    assert catalog.document() in page.read_text(), "make attacks writes it anew"
+    assert attack_registry.document() in page.read_text(), "make attacks writes it anew"
 
 
 def test_a_run_from_before_the_check_was_named_is_read(tmp_path):

@@ -12,7 +12,7 @@ from warpbook.harness.emulator import emulation
 from warpbook.kernels import ece408, variants
 
 TREE = "for (int o = 32; o; o /= 2) { if (t < o) s[t] += s[t + o]; __syncthreads(); }"
-NO_BARRIER, NO_ATOMIC, NO_FENCE = "no __syncthreads() between them", "no atomic operation", "no __threadfence()"
+NO_BARRIER, NO_ATOMIC, NO_FENCE = "__syncthreads() between them", "no atomic operation", "no __threadfence()"
 # By name: a kernel of `x, y, n` on four blocks of 64 threads, the array that a race is on, and what is missing.
 KERNELS = {
     "tree": ("__shared__ float s[64]; s[t] = x[i]; __syncthreads(); TREE if (!t) atomicAdd(y, s[0]);", "", ""),
@@ -45,6 +45,12 @@ KERNELS = {
     "warp_in_turn": ("__shared__ float s[64]; s[t] = x[i]; __syncthreads(); if (t < 32) { float v = s[t] + s[t + 32]; "
                      "for (int o = 16; o; o /= 2) { __syncwarp(); s[t] = v; __syncwarp(); v += s[t + o]; } "
                      "if (!t) atomicAdd(y, v); }", "", ""),
+    "shuffle_for_barrier": ("__shared__ float s[64]; s[t] = x[i]; float v = __shfl_sync(~0u, x[i], 0);\n"
+                            "atomicAdd(y, v + s[t ^ 1]);", "s", "no __syncwarp() or __syncthreads() between them"),
+    "vote_for_barrier": ("__shared__ float s[64]; s[t] = x[i]; unsigned v = __ballot_sync(~0u, n > t);\n"
+                         "atomicAdd(y, v + s[t ^ 1]);", "s", "no __syncwarp() or __syncthreads() between them"),
+    "shuffles_alone": ("float v = x[i]; for (int o = 16; o; o /= 2) v += __shfl_down_sync(~0u, v, o); __shared__ float s[2]; "
+                       "if (t % 32 == 0) s[t / 32] = v; __syncthreads(); if (!t) atomicAdd(y, s[0] + s[1]);", "", ""),
     "last_block": ("s4[b] = 1; __threadfence(); __shared__ bool last; if (!t) last = atomicAdd(&count, 1u) == 3;\n"
                    "__syncthreads(); if (last && !t) { y[0] = s4[0] + s4[1] + s4[2] + s4[3]; count = 0; }", "", ""),
     "last_block_without_fence": ("__shared__ bool last; if (!t) { part[b] = x[i];\nlast = atomicAdd(&count, 1u) == 3; }\n"

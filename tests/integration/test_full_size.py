@@ -64,6 +64,31 @@ def test_a_right_kernel_is_right_at_the_largest_size(check):
     assert check()["reason"] == ""
 
 
+EACH_IMAGE = """\
+import numpy as np
+def prepare(kernels, layer, images, launch):
+    extents = [np.int32(extent) for extent in (layer.C, layer.H, layer.W, layer.M, layer.K)]
+    grid = (-(-layer.W_out // 16) * -(-layer.H_out // 16), layer.M)
+    def call(x, w, y):
+        for image in range(images):
+            kernels.function("conv_forward")(grid, (16, 16), (x, w, y, np.int32(image), *extents))
+    return call
+"""
+
+
+@pytest.mark.parametrize(("fault", "words"), [("", ""), ("beyond", "use-after-poison in conv_forward at own.cu:18")])
+def test_of_a_launch_for_each_image_the_last_are_looked_at(tmp_path, monkeypatch, fault, words):
+    monkeypatch.setenv("FAULT", fault)
+    source = KERNEL.replace('is("byte") ? (unsigned char)blockIdx.z : blockIdx.z', "N").replace("N - 1", "9999")
+    (tmp_path / "compiled").mkdir()
+    (tmp_path / "own.cu").write_text(source)
+    (tmp_path / "own.py").write_text(EACH_IMAGE)
+    case = case_sets.find("fa18").cases[0].at(10_000)
+    row = full_size.check(variants.read("own", tmp_path), case, False, tmp_path / "compiled")
+    assert row["status"] == ("wrong_result" if fault else "ok"), row["reason"]
+    assert words in row["reason"]
+
+
 def test_a_grid_that_cuda_refuses_at_the_largest_size_is_unsupported_there(tmp_path):
     grid = "[ceil(W_out / 16) * ceil(H_out / 16), 1, N * M]"
     (tmp_path / "own.cu").write_text(KERNEL.replace("[ceil(W_out / 16) * ceil(H_out / 16), M, N]", grid))

@@ -3,7 +3,7 @@
 import pytest
 
 from warpbook.harness import building
-from warpbook.harness.attacks import catalog
+from warpbook.harness.attacks import attack_registry
 from warpbook.harness.emulator import emulation
 from warpbook.kernels import variants
 
@@ -23,7 +23,7 @@ def test_a_launcher_s_launch_that_cuda_refuses_fails_in_the_emulator_too(tmp_pat
             "def prepare(kernels, layer, images, launch):\n"
             f"    return lambda x, w, y: kernels.function('conv_forward')({launch}, ())\n"
         )
-        failure = next(row for row in catalog.check_rows(tmp_path, "mine", "emulator") if not row["ok"])
+        failure = next(row for row in attack_registry.check_rows(tmp_path, "mine", "emulator") if not row["ok"])
         assert failure["status"] == "launch_failed"
         assert words in failure["reason"]
 
@@ -34,7 +34,7 @@ def test_shared_arrays_beyond_what_a_block_gets_fail_in_the_emulator_too(tmp_pat
     (tmp_path / "mine.cu").write_text(
         text.replace("\n{\n", "\n{\n    __shared__ float held[1 << 30]; held[K] = 0;\n", 1)
     )
-    failure = next(row for row in catalog.check_rows(tmp_path, "mine", "emulator") if not row["ok"])
+    failure = next(row for row in attack_registry.check_rows(tmp_path, "mine", "emulator") if not row["ok"])
     assert "shared arrays of 4294967296 bytes a block, and CUDA allows 49152; take smaller tiles" in failure["reason"]
 
 
@@ -73,5 +73,5 @@ def test_shared_arrays_beyond_the_compiler_s_limit_are_told_in_its_words(cuda_va
 
 @needs_compiler
 def test_a_launcher_learns_its_kernel_s_constants_and_kernels(header_reader):
-    rows = catalog.check_rows(header_reader, "mine", "emulator")
+    rows = attack_registry.check_rows(header_reader, "mine", "emulator")
     assert rows and all(row["ok"] for row in rows), next(row["reason"] for row in rows if not row["ok"])

@@ -110,7 +110,7 @@ def emulated(tmp_path_factory):
     finite = "#include <cmath>\nusing std::isfinite;\n"
     for path, before in ((HARNESS / "layers.cu", ""), (HARNESS / "harness.cu", finite), (REFERENCE, finite)):
         name = path.stem
-        (folder / f"{name}.cu").write_text(before + sources.inlined(path, [HARNESS]).text)
+        (folder / f"{name}.cu").write_text(before + sources.inline_includes(path, [HARNESS]).text)
         (folder / f"{name}.py").write_text("")  # for a launcher every kernel is compiled
         libraries.append(emulation.compile_host(variants.read(name, folder), folder, sandboxed=False))
     out = folder / "results.npz"

@@ -55,7 +55,7 @@ def test_the_summary_and_its_chart_are_one_page(pages_of, documents_with, few_va
 def test_contents_are_split_where_their_columns_are_about_as_high():
     short = [{"level": 2, "title": "Op times"}] * 6
     long = [{"level": 2, "title": "Kernels that together take more than 90 % of the GPU time"}] * 3
-    columns = rendering.split_columns((rendering.Part("", "", [*long, *short]),))
+    columns = rendering.split_columns((rendering.DocumentPart("", "", [*long, *short]),))
     assert [*map(len, columns)] == [2, 3, 4]
 
 

@@ -291,7 +291,7 @@ def test_a_call_that_launching_paces_says_so_in_its_section_and_in_that_of_what_
     paced = {one.name: one.pace for one in sections if one.pace}
     assert "fft" not in paced
     assert "unroll_gemm is launch-bound: " in paced["unroll_gemm"]
-    (first, _) = launch_overhead.paces(ev, ev.plan.variants["unroll_gemm"])
+    (first, _) = launch_overhead.launch_bound_layers(ev, ev.plan.variants["unroll_gemm"])
     assert first.launches == 2 * first.images
     assert first.each_ms * first.launches == pytest.approx(ev.times.op("unroll_gemm", "conv1", first.images).value)
     assert 0 < first.busy < launch_overhead.BUSY

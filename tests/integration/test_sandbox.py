@@ -10,7 +10,7 @@ import pytest
 
 from warpbook.common.errors import UserError
 from warpbook.harness import sandbox
-from warpbook.harness.attacks import catalog
+from warpbook.harness.attacks import attack_registry
 from warpbook.harness.emulator import emulation
 from warpbook.kernels import variants
 from warpbook.runs import tables
@@ -28,7 +28,7 @@ RIGHT = "y[...] = convolve(x, w)"
 def checked(folder: Path, setting: str = "auto", device: str = "cpu"):
     """The rows of checking the variant `mine` of a folder."""
     out = folder.parent / f"{folder.name}.csv"
-    command = [sys.executable, catalog.CHECK, "--device", device, "--kernels", folder, "--variant", "mine"]
+    command = [sys.executable, attack_registry.CHECK, "--device", device, "--kernels", folder, "--variant", "mine"]
     command += ["--cases", "fa17", "--sizes", "1", "--timeout", "60", "--sandbox", setting, "--out", out]
     subprocess.run(command, check=True, capture_output=True)
     return tables.CORRECTNESS.rows(out)
@@ -55,7 +55,9 @@ def test_a_kernel_that_calls_system_reaches_no_file_outside(setting, tmp_path):
     text = (variants.FOLDER / "direct.cu").read_text()
     first = "blockIdx.x + blockIdx.y + blockIdx.z + threadIdx.x + threadIdx.y + threadIdx.z == 0"
     call = f'if ({first}) {{ system("echo from $(id -u) > {mark}"); system("rm -r {kernels}/*"); }}'
-    text = text.replace("*/", "*/\n#include <stdlib.h>\n", 1).replace(catalog.STORE, f"{call} {catalog.STORE}")
+    text = text.replace("*/", "*/\n#include <stdlib.h>\n", 1).replace(
+        attack_registry.STORE, f"{call} {attack_registry.STORE}"
+    )
     (kernels / "mine.cu").write_text(text)
     rows = checked(kernels, setting, "emulator")
     assert mark.exists() == (setting == "none")

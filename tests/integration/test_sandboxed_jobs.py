@@ -16,7 +16,7 @@ from warpbook.common import statistics
 from warpbook.common.errors import UserError
 from warpbook.common.files import PROJECT
 from warpbook.harness import checking, sandbox
-from warpbook.harness.attacks import catalog
+from warpbook.harness.attacks import attack_registry
 from warpbook.kernels import variants
 from warpbook.runs import tables
 
@@ -38,9 +38,16 @@ def passed(path: Path, device: str = "cpu") -> Path:
 def timed(folder: Path, setting: str, *sizes: int):
     """The samples of the variant `mine` of a folder."""
     out, machine = folder.parent / f"{folder.name}.samples.csv", folder.parent / "machine.json"
-    machine.write_text(json.dumps(catalog.MACHINE))
-    command = [sys.executable, catalog.MEASURE, "--device", "cpu", "--kernels", folder, "--variant", "mine"]
-    command += ["--cases", "fa17", "--sizes", *map(str, sizes), "--measuring", catalog.MEASURING.model_dump_json()]
+    machine.write_text(json.dumps(attack_registry.MACHINE))
+    command = [sys.executable, attack_registry.MEASURE, "--device", "cpu", "--kernels", folder, "--variant", "mine"]
+    command += [
+        "--cases",
+        "fa17",
+        "--sizes",
+        *map(str, sizes),
+        "--measuring",
+        attack_registry.MEASURING.model_dump_json(),
+    ]
     command += ["--correctness", passed(folder.parent / "passed.csv"), "--machine", machine, "--sandbox", setting]
     subprocess.run([*command, "--out", out], check=True, capture_output=True)
     return tables.SAMPLES.rows(out)
@@ -148,7 +155,7 @@ def test_a_launcher_writes_nothing_outside_while_its_program_runs(setting, cpu_v
     ).launcher
     shutil.copy(launcher, kernels)
     command = [sys.executable, "scripts/run_program.py", "--network", "fa17", "--weights", "high", "--variant", "mine"]
-    command += ["--sizes", "3", "--measuring", catalog.MEASURING.model_dump_json(), "--sandbox", setting]
+    command += ["--sizes", "3", "--measuring", attack_registry.MEASURING.model_dump_json(), "--sandbox", setting]
     command += ["--correctness", passed(tmp_path / "passed.csv"), "--out", "programs.csv"]
     subprocess.run(command, cwd=project, check=True, capture_output=True)
     (row,) = tables.PROGRAMS.rows(project / "programs.csv")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from warpbook.harness import building
-from warpbook.harness.attacks import catalog
+from warpbook.harness.attacks import attack_registry
 from warpbook.harness.emulator import emulation
 from warpbook.kernels import variants
 from warpbook.problems import networks, problem
@@ -55,7 +55,7 @@ def judged(tmp_path, monkeypatch):
     def judge(code: str, facts: str) -> list[dict]:
         (tmp_path / "mine.cu").write_text(code)
         (tmp_path / "mine.yaml").write_text(facts)
-        return catalog.check_rows(tmp_path, "mine", "emulator", "steps")
+        return attack_registry.check_rows(tmp_path, "mine", "emulator", "steps")
 
     return judge
 

@@ -110,7 +110,7 @@ def test_the_names_of_older_terms_are_found_too(tmp_path):
     (tmp_path / "m3/op_0/new-forward.cu").touch()
     (tmp_path / "m3/op_1/mine.cu").touch()
     found = submissions.find(tmp_path, SP25)
-    shown = {name: found.shown(path) for name, path in found.files.items()}
+    shown = {name: found.printable_path(path) for name, path in found.files.items()}
     assert shown == {
         "final": "src/layer/custom/new-forward.cu",
         "op_0": "m3/op_0/new-forward.cu",
@@ -433,7 +433,7 @@ def test_outputs_are_found_beside_what_they_are_of(tmp_path):
     ):
         (folder / "project" / place).write_text(OUTPUT)
     found = submissions.find(folder, SP25)
-    assert {name: found.shown(path) for name, path in found.outputs.items()} == {
+    assert {name: found.printable_path(path) for name, path in found.outputs.items()} == {
         "final": "project/m3.out",
         "req_0": "project/m3/req_0/m3.out",
         "unroll": "project/src/layer/custom/unroll-new-forward.out",

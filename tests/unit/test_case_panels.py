@@ -12,7 +12,7 @@ LAYER = networks.ConvLayer("a layer", 2, 9, 11, 3, 4)
 
 @pytest.mark.parametrize(("count", "rows"), [(1, 1), (4, 1), (5, 2), (7, 3)])
 def test_the_panels_of_many_cases_stand_in_rows(count, rows):
-    cases = [LAYER.renamed(f"case {number}") for number in range(count)]
+    cases = [LAYER.with_name(f"case {number}") for number in range(count)]
     figure, panels = style.case_panels(SimpleNamespace(layers=cases, largest=3), 2.0)
     assert len(panels) == count
     assert figure.get_size_inches().tolist() == pytest.approx([style.WIDTH_IN, 2.0 * rows])

@@ -59,7 +59,7 @@ def configured(**study):
 def test_variants_of_a_study_are_those_of_its_problem():
     config = configured(cases=[{"m": "size", "n": 4, "k": 4}], variants=["naive", "tiled"], first_kernel="naive")
     assert config.studies["mine"].variants == ["gemm/naive", "gemm/tiled"]
-    assert (config.cases_of("mine"), config.case_set("mine").problem) == ("mine", problem.find("gemm"))
+    assert (config.case_set_name("mine"), config.case_set("mine").problem) == ("mine", problem.find("gemm"))
 
 
 @pytest.mark.parametrize(

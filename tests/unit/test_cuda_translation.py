@@ -1,5 +1,7 @@
 """CUDA C++ as C++ for the emulator: what nvcc's passes see, launches wherever they stand, names that CUDA declares."""
 
+import time
+
 import pytest
 
 from warpbook.common.supervision import VariantFailure
@@ -66,6 +68,15 @@ def test_an_argument_that_changes_something_is_evaluated_once():
 )
 def test_a_launch_in_a_macro_is_launched(macro, launched):
     assert launched in host(f"{macro}\n__global__ void other() {{}}\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["a_word_of_many_letters" * 400, "(" * 9000, "a ## " * 2000, "k<T" * 3000, "k " * 9000]
+)
+def test_a_macro_s_long_text_is_read_at_once(text):
+    began = time.process_time()
+    host(f"#define GO(k) {text}\n__global__ void other() {{}}\n")
+    assert time.process_time() - began < 5
 
 
 def test_an_argument_of_a_launching_macro_that_changes_something_is_named():

@@ -16,14 +16,14 @@ def series(**changes):
 
 
 def test_a_series_of_steady_samples_ends_as_precise():
-    result = timing.interleaved({"steady": lambda: 5.0}, series(max_samples=1000, max_time_s=5), 0.01)
+    result = timing.sample_interleaved({"steady": lambda: 5.0}, series(max_samples=1000, max_time_s=5), 0.01)
     assert result.stop_reason == "precise"
     assert len(result.samples["steady"]) == 10
 
 
 def test_a_noisy_series_goes_on_until_its_samples_are_spent():
     noisy = itertools.cycle([1.0, 9.0])
-    result = timing.interleaved({"noisy": lambda: next(noisy)}, series(max_samples=37, max_time_s=5), 0.01)
+    result = timing.sample_interleaved({"noisy": lambda: next(noisy)}, series(max_samples=37, max_time_s=5), 0.01)
     assert result.stop_reason == "samples"
     assert len(result.samples["noisy"]) == 37
 
@@ -34,28 +34,30 @@ def slow():
 
 
 def test_a_slow_series_takes_its_least_samples_before_it_heeds_the_time():
-    result = timing.interleaved({"slow": slow}, series(warmup=0, max_time_s=0.1, min_samples_timeout_s=5), 1e-9)
+    result = timing.sample_interleaved({"slow": slow}, series(warmup=0, max_time_s=0.1, min_samples_timeout_s=5), 1e-9)
     assert result.stop_reason == "time"
     assert len(result.samples["slow"]) == 6
 
 
 def test_patience_ends_a_series_whose_samples_are_too_long():
-    result = timing.interleaved({"slow": slow}, series(warmup=0, max_time_s=0.05, min_samples_timeout_s=0.12), 1e-9)
+    result = timing.sample_interleaved(
+        {"slow": slow}, series(warmup=0, max_time_s=0.05, min_samples_timeout_s=0.12), 1e-9
+    )
     assert 1 <= len(result.samples["slow"]) <= 3
 
 
 def test_warmup_rounds_are_not_counted_unless_they_outlast_the_budget():
     numbers = itertools.count()
-    result = timing.interleaved({"n": lambda: float(next(numbers) >= 3) + 1}, series(warmup=3), 0.01)
+    result = timing.sample_interleaved({"n": lambda: float(next(numbers) >= 3) + 1}, series(warmup=3), 0.01)
     assert {sample.time_ms for sample in result.samples["n"]} == {2.0}
-    long = timing.interleaved({"slow": slow}, series(warmup=3, min_samples=1, max_time_s=0.04), 1e9)
+    long = timing.sample_interleaved({"slow": slow}, series(warmup=3, min_samples=1, max_time_s=0.04), 1e9)
     assert len(long.samples["slow"]) == 1
 
 
 def test_variant_and_baseline_take_turns_in_both_orders():
     order = []
     timers = {name: lambda name=name: order.append(name) or 1.0 for name in ("variant", "baseline")}
-    timing.interleaved(timers, series(warmup=0, max_samples=6), 1e-12)
+    timing.sample_interleaved(timers, series(warmup=0, max_samples=6), 1e-12)
     assert order[:4] == ["variant", "baseline", "baseline", "variant"]
     assert order.count("variant") == order.count("baseline")
 
@@ -63,7 +65,7 @@ def test_variant_and_baseline_take_turns_in_both_orders():
 def test_throttled_samples_are_kept_and_do_not_count_for_the_precision():
     readings = itertools.cycle([(1500.0, True), (1980.0, False)])
     times = itertools.cycle([9.0, 1.0])
-    result = timing.interleaved(
+    result = timing.sample_interleaved(
         {"n": lambda: next(times)}, series(warmup=0, max_samples=40), 0.01, lambda: next(readings)
     )
     assert result.stop_reason == "precise"
@@ -74,7 +76,7 @@ def test_throttled_samples_are_kept_and_do_not_count_for_the_precision():
 def test_a_slowdown_that_shows_rounds_later_counts_for_all_of_them():
     readings = itertools.chain([(None, None), (None, None), (None, True)], itertools.repeat((None, False)))
     times = itertools.chain([9.0] * 3, itertools.repeat(1.0))
-    result = timing.interleaved(
+    result = timing.sample_interleaved(
         {"n": lambda: next(times)}, series(warmup=0, max_samples=40), 0.01, lambda: next(readings)
     )
     assert [sample.throttled for sample in result.samples["n"]] == [True] * 3 + [False] * 7
@@ -84,7 +86,7 @@ def test_a_slowdown_that_shows_rounds_later_counts_for_all_of_them():
 def test_a_series_goes_on_until_it_has_its_least_samples_without_a_slowdown_or_loses_patience():
     readings = itertools.chain([(None, True)] * 30, itertools.repeat((None, False)))
     policy = series(warmup=0, min_samples=6, max_samples=12)
-    result = timing.interleaved({"n": lambda: 1.0}, policy, 0.01, lambda: next(readings))
+    result = timing.sample_interleaved({"n": lambda: 1.0}, policy, 0.01, lambda: next(readings))
     assert len(result.samples["n"]) >= 36 and len(timing.unthrottled_ms(result.samples["n"])) >= 6
 
     def slow():
@@ -92,7 +94,7 @@ def test_a_series_goes_on_until_it_has_its_least_samples_without_a_slowdown_or_l
         return 1.0
 
     policy = series(warmup=0, max_time_s=0.05, min_samples_timeout_s=0.12)
-    result = timing.interleaved({"n": slow}, policy, 0.01, lambda: (None, True))
+    result = timing.sample_interleaved({"n": slow}, policy, 0.01, lambda: (None, True))
     assert timing.unthrottled_ms(result.samples["n"]) == []
     assert 5 < len(result.samples["n"]) <= 14
 

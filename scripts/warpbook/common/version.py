@@ -13,12 +13,12 @@ def commit() -> tuple[str, bool | None]:
     """(commit, whether tracked files differ from it or untracked ones stand beside); ("", None) where git cannot
     tell."""
 
-    def said(*arguments: str) -> str:
+    def git_output(*arguments: str) -> str:
         return subprocess.run(
             ["git", *arguments], cwd=PROJECT, capture_output=True, text=True, check=True
         ).stdout.strip()
 
     try:
-        return said("rev-parse", "HEAD"), bool(said("status", "--porcelain"))
+        return git_output("rev-parse", "HEAD"), bool(git_output("status", "--porcelain"))
     except (OSError, subprocess.CalledProcessError):
         return "", None

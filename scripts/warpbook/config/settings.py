@@ -35,11 +35,11 @@ OPTIONAL_MEASUREMENTS = ("aa", "attacks", "precision", "sanitizer", "sweep")
 """What makes them: `workflow.optional_measurements`."""
 
 
-class _Model(BaseModel):
+class _ConfigModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class SeriesPolicy(_Model):
+class SeriesPolicy(_ConfigModel):
     """When a series of timing samples ends: at the target precision, after `max_samples`, or at its time limit.
 
     It never ends before `min_samples`, which have a time limit of their own.
@@ -52,7 +52,7 @@ class SeriesPolicy(_Model):
     min_samples_timeout_s: float = Field(gt=0, le=3600)
 
 
-class ProgramRuns(_Model):
+class ProgramRuns(_ConfigModel):
     """How often the whole inference program is run at each size: `runs` times, or until `min_samples_timeout_s` is
     spent."""
 
@@ -60,7 +60,7 @@ class ProgramRuns(_Model):
     min_samples_timeout_s: float = Field(gt=0, le=3600)
 
 
-class Measuring(_Model):
+class Measuring(_ConfigModel):
     """The measuring policy. A result counts only under the policy that it was measured with."""
 
     target_rel_ci: float = Field(gt=0, lt=1)
@@ -74,7 +74,7 @@ class Measuring(_Model):
     )
 
 
-class Report(_Model):
+class Report(_ConfigModel):
     """Text of the report's cover."""
 
     title: str = Field(description="title of the report")
@@ -129,7 +129,7 @@ def _arch(name: str) -> str:
     return name
 
 
-class TimelineSpec(_Model):
+class TimelineSpec(_ConfigModel):
     """A layer whose kernels at one size are drawn on one time axis, a variant's against those of what it builds on."""
 
     variant: str
@@ -137,7 +137,7 @@ class TimelineSpec(_Model):
     size: PositiveInt
 
 
-class Study(_Model):
+class Study(_ConfigModel):
     """One report: a network, its dataset sizes, the variants to compare (none named: all) and its sections."""
 
     title: str
@@ -176,7 +176,7 @@ class Study(_Model):
     course: Term | None = Field(None, description="what a term of the course asks of a submission: the study is of one")
 
     @model_validator(mode="after")
-    def _of_one_thing(self) -> "Study":
+    def _require_network_or_problem(self) -> "Study":
         if bool(self.network) == bool(self.problem):
             raise ValueError("say `network`, or `problem` with its `cases`; one of the two")
         if self.cases_file and self.cases != case_sets.read_rows(self.cases_file):  # which `load` has put there
@@ -186,7 +186,7 @@ class Study(_Model):
         return self
 
 
-class StreamSettings(_Model):
+class StreamSettings(_ConfigModel):
     """Images that `snakemake stream` sends through the chosen study's network."""
 
     images: Annotated[int, Field(ge=1, le=10**12, description="number of images")] = 1_000_000
@@ -199,7 +199,7 @@ class StreamSettings(_Model):
     )
 
 
-class BuiltInTimes(_Model):
+class BuiltInTimes(_ConfigModel):
     """A kernel that is built in: its op time in each layer, and its layer times added."""
 
     name: str
@@ -208,7 +208,7 @@ class BuiltInTimes(_Model):
     layer_ms: float
 
 
-class Context(_Model):
+class Context(_ConfigModel):
     """Times of built-in kernels from an archived run, beside files that were timed nowhere."""
 
     run_id: str
@@ -217,7 +217,7 @@ class Context(_Model):
     kernels: list[BuiltInTimes]
 
 
-class Submission(_Model):
+class Submission(_ConfigModel):
     """A submission of the course. Warpbook writes this key itself, in the project that it makes for it."""
 
     name: str
@@ -228,7 +228,7 @@ class Submission(_Model):
     context: Context | None = None
 
 
-class Target(_Model):
+class Target(_ConfigModel):
     """The GPU of the nodes that measure, for a machine that only plans: a cluster's login node."""
 
     name: str = Field("", description="the GPU's name; alone: the rest comes from an archived run on that GPU")
@@ -257,7 +257,7 @@ def _gpus(value: Any) -> Any:
     return value
 
 
-class Config(_Model):
+class Config(_ConfigModel):
     """config.yaml, with what the command line set over it."""
 
     study: str = Field(description="the study to measure and report; several with commas (fa18,fa19), or `all`")
@@ -322,8 +322,8 @@ class Config(_Model):
         study = self.studies[name]
         return case_sets.read_set(name, study.problem, study.cases, study.cases_file, study.sizes)
 
-    def cases_of(self, study: str) -> str:
-        """The name that the cases of a study go by: its network's, or its own."""
+    def case_set_name(self, study: str) -> str:
+        """The name of a study's set of cases: its network's name, or its own."""
         return self.studies[study].network or study
 
     @property
@@ -452,7 +452,7 @@ def _timeline_mistake(config: Config, name: str, known_variants: list[str]) -> l
     study = config.studies[name]
     if not study.timeline:
         return []
-    layers = [case.name for case in config.case_set(config.cases_of(name)).cases]
+    layers = [case.name for case in config.case_set(config.case_set_name(name)).cases]
     valid = {"variant": known_variants, "layer": layers, "size": list(map(str, study.sizes))}
     said = {key: str(getattr(study.timeline, key)) for key in valid}
     return [

@@ -81,10 +81,10 @@ class SubmittedFolder:
         digest = hashlib.sha256(repr((self.problem, sorted(self.refused.items()))).encode())
         for kind in (self.files, self.answers, self.pictures, self.outputs):
             for name, path in sorted(kind.items()):
-                digest.update(repr((name, self.shown(path), sha256(path))).encode())
+                digest.update(repr((name, self.printable_path(path), sha256(path))).encode())
         return digest.hexdigest()
 
-    def shown(self, path: Path) -> str:
+    def printable_path(self, path: Path) -> str:
         """A path from the submission's folder, as it can be printed."""
         return "".join(one if one.isprintable() else "�" for one in str(path.relative_to(self.folder)))
 
@@ -114,8 +114,8 @@ def list_submissions(folder: Path) -> dict[str, Path]:
     return named
 
 
-def problem_of(folder: Path) -> str:
-    """Why nothing of a submission can be taken, as a sentence; empty where something may."""
+def unusable_reason(folder: Path) -> str:
+    """Why a submission's folder cannot be used, as a sentence; empty where it can."""
     if folder.is_symlink():
         return "it is a link; put the folder itself there"
     if not folder.is_dir():
@@ -151,7 +151,9 @@ def submissions_by_name(config: Config) -> dict[str, SubmittedFolder]:
     if term is None or not (config.path or config.submissions):
         return {}
     if config.submissions:
-        return {name: _taken(path, term) for name, path in list_submissions(_home("submissions", config)).items()}
+        return {
+            name: _find_or_explain(path, term) for name, path in list_submissions(_home("submissions", config)).items()
+        }
     folder = _home("path", config)
     if not folder.is_dir():
         raise UserError(f"path: {folder} is no folder; give the one that holds project/ or m3/")
@@ -168,9 +170,9 @@ def _home(key: str, config: Config) -> Path:
         ) from None
 
 
-def _taken(folder: Path, term: Term) -> SubmittedFolder:
-    """One of many submissions, which stops no other."""
-    if problem := problem_of(folder):
+def _find_or_explain(folder: Path, term: Term) -> SubmittedFolder:
+    """A submission, or the reason why it cannot be read: one of many must not stop the others."""
+    if problem := unusable_reason(folder):
         return SubmittedFolder(folder, problem=problem)
     try:
         found = find(folder.absolute(), term)
@@ -199,7 +201,7 @@ def find(folder: Path, term: Term) -> SubmittedFolder:
     folders = list(_folders(folder))
     for one in folders:
         if not os.access(one, os.R_OK | os.X_OK):
-            found.refused[f"folder {found.shown(one)}"] = f"{found.shown(one)} cannot be read"
+            found.refused[f"folder {found.printable_path(one)}"] = f"{found.printable_path(one)} cannot be read"
     for name in term.optimizations:
         if place := next((one for one in folders if one.name == name), None):
             _take(found, name, _find_code(place))
@@ -249,7 +251,7 @@ def _find_code(folder: Path) -> Path:
 
 def _take(found: SubmittedFolder, name: str, path: Path) -> None:
     if reason := _rejection_reason(path, _CODE_BYTES):
-        found.refused[name] = f"{found.shown(path)} {reason}"
+        found.refused[name] = f"{found.printable_path(path)} {reason}"
     else:
         found.files[name] = path
 
@@ -259,7 +261,7 @@ def _take_answers(found: SubmittedFolder, name: str, folder: Path) -> None:
     if path is None:
         return
     if reason := _rejection_reason(path, _ANSWER_BYTES):
-        found.refused[f"answers of {name}"] = f"{found.shown(path)} {reason}"
+        found.refused[f"answers of {name}"] = f"{found.printable_path(path)} {reason}"
     else:
         found.answers[name] = path
         pictures = [one for one in _entries(folder) if _PICTURE.fullmatch(one.name)]
@@ -359,9 +361,9 @@ def _configuration(found: SubmittedFolder, name: str, shared: Mapping[str, Any],
         "report": {"title": "Convolution on a GPU, milestone 3", "authors": [name]},
         "submission": {
             "name": name,
-            "files": {of: found.shown(path) for of, path in found.files.items()},
-            "answers": {of: found.shown(path) for of, path in found.answers.items()},
-            "outputs": {of: found.shown(path) for of, path in found.outputs.items()},
+            "files": {of: found.printable_path(path) for of, path in found.files.items()},
+            "answers": {of: found.printable_path(path) for of, path in found.answers.items()},
+            "outputs": {of: found.printable_path(path) for of, path in found.outputs.items()},
             "refused": dict(found.refused),
             "context": shared.get("context"),
         },

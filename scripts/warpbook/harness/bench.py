@@ -89,7 +89,7 @@ class Buffers:
         return {name: one.values for name, one in self.outputs.items()}
 
 
-def results_of(returned: Any, outputs: Sequence[Any]) -> Sequence[Any]:
+def result_arrays(returned: Any, outputs: Sequence[Any]) -> Sequence[Any]:
     """The arrays that hold what a call computed: those that it returned, or its outputs where it returned nothing."""
     if returned is None:
         return outputs
@@ -131,7 +131,7 @@ def with_margins(values: Any) -> Any:
     return values.base
 
 
-class Worker(Protocol):
+class WorkerProcess(Protocol):
     """A process that computes for this one."""
 
     def pids(self) -> set[int]:
@@ -230,7 +230,7 @@ class Bench(Protocol):
         """Fill the first input with reals decided by `seed` and the others by `others`, fast."""
         ...
 
-    def watch(self, processes: Sequence[Worker]) -> None:
+    def watch(self, processes: Sequence[WorkerProcess]) -> None:
         """Take the work of these processes for one's own."""
         ...
 
@@ -257,7 +257,7 @@ class CpuBench:
     def __init__(self, tolerated_load: float = math.inf):
         """`tolerated_load`: processors that other programs may keep busy while this one times something."""
         self._load = LoadMeter(tolerated_load)
-        self._processes: Sequence[Worker] = ()
+        self._processes: Sequence[WorkerProcess] = ()
         self._children_s = 0.0
         self._drawn: dict[tuple[str, tuple[int, ...]], np.ndarray] = {}
         """Values that an input of a shape is filled from: more than it holds, from a place of chance."""
@@ -330,7 +330,7 @@ class CpuBench:
             begin = int(generator.integers(SHIFTS + 1))
             one.values[...] = kept[begin : begin + one.values.size].reshape(shape)
 
-    def watch(self, processes: Sequence[Worker]) -> None:
+    def watch(self, processes: Sequence[WorkerProcess]) -> None:
         self._processes, self._children_s = processes, sum(one.processor_s() for one in processes)
 
     def read_clock(self) -> tuple[float | None, bool | None]:

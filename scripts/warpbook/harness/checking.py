@@ -22,7 +22,7 @@ import numpy as np
 from warpbook.common.errors import MachineFault, UserError
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import bench as benches
-from warpbook.harness import causes, reference, tamper_check
+from warpbook.harness import error_diagnosis, reference, tamper_check
 from warpbook.harness.bench import FLOATS, MARGIN, POISON, Bench, Buffers, allocate
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.problems.problem import Case, itemsize
@@ -125,7 +125,7 @@ def reject_replaced_functions(variant: NamedSubject) -> None:
 
 def reject_lazy_result(variant: NamedSubject, returned: Any, outputs: Sequence[Any]) -> None:
     """Raises VariantFailure where a call returned something that is not one array for each output."""
-    results = benches.results_of(returned, outputs)
+    results = benches.result_arrays(returned, outputs)
     for result in results:
         if type(result) is not type(outputs[0]):
             raise VariantFailure(
@@ -193,7 +193,7 @@ def guarded_call(
         returned = operation(*buffers.values)
         values = [one.values for one in outputs.values()]
         reject_lazy_result(variant, returned, values)
-        results = benches.results_of(returned, values)
+        results = benches.result_arrays(returned, values)
         early = [bench.enqueue_hash(result) for result in results]
         bench.synchronize()
         late = [bench.enqueue_hash(result) for result in results]
@@ -341,9 +341,9 @@ def check_case(
         rows.append(row(test, ok=False, **failure.columns))
         rows[-1]["reason"] = _with_array(rows[-1]["reason"], variant, case)
     if rows[-1]["status"] == "wrong_result" and called and isinstance(bench, benches.CpuBench) and not bench.ended:
-        cause = causes.find(bench, variant, case, *called)
+        cause = error_diagnosis.find(bench, variant, case, *called)
         # A NaN that is added to stays the one that it was: it seems that nobody wrote it.
-        seen = "" if cause.startswith(causes.ADDS) else f"; {rows[-1]['reason']}"
+        seen = "" if cause.startswith(error_diagnosis.ADDS) else f"; {rows[-1]['reason']}"
         rows[-1] |= {"reason": f"{variant.name} {cause}{seen}"} if cause else {}
     return rows
 

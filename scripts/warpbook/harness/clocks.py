@@ -8,7 +8,7 @@ from typing import Any
 
 import pynvml
 
-from warpbook.harness.bench import Worker
+from warpbook.harness.bench import WorkerProcess
 from warpbook.machine.cuda_devices import Device
 
 # Reasons that mean that the device could not run as fast as it otherwise would.
@@ -49,7 +49,7 @@ class Clock:
         except pynvml.NVMLError as error:
             self.problem = f"NVML does not answer: {error}"
         self._settings = self._read_settings()
-        self.workers: Sequence[Worker] = ()
+        self.workers: Sequence[WorkerProcess] = ()
         """Processes that compute for this one."""
 
     def read(self) -> tuple[float | None, bool]:
@@ -128,7 +128,7 @@ class Clock:
     def facts(self) -> dict[str, Any]:
         """Clocks, power limit and driver, for the run's record; None for what NVML does not tell here."""
 
-        def asked(read: Callable[..., float], *arguments: int, scale: float = 1.0) -> float | None:
+        def query_scaled(read: Callable[..., float], *arguments: int, scale: float = 1.0) -> float | None:
             told = self._query(read, *arguments)
             return None if told is None else told * scale
 
@@ -138,10 +138,10 @@ class Clock:
             driver = None
         return {
             "driver": driver,
-            "sm_clock_max_mhz": asked(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
-            "memory_clock_max_mhz": asked(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_MEM),
-            "power_limit_w": asked(pynvml.nvmlDeviceGetEnforcedPowerLimit, scale=1e-3),
-            "temperature_c": asked(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
+            "sm_clock_max_mhz": query_scaled(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
+            "memory_clock_max_mhz": query_scaled(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_MEM),
+            "power_limit_w": query_scaled(pynvml.nvmlDeviceGetEnforcedPowerLimit, scale=1e-3),
+            "temperature_c": query_scaled(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
             "nvml_problem": self.problem or None,
         }
 

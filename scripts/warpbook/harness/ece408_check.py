@@ -95,19 +95,19 @@ def _results(
     """The rows of a layer by its results alone. `ask` is called with the process of a right file, where that is there
     anyhow, and a batch."""
 
-    def tested(bench: IsolatedBench, images: int, reverse: bool, tests: tuple[str, ...]) -> list[Row]:
+    def check_batch(bench: IsolatedBench, images: int, reverse: bool, tests: tuple[str, ...]) -> list[Row]:
         bench.reversed_order = reverse
         bench.process.limit_s = limit_s * (ODD_SHARE if images == ece408.ODD_BATCH else 1 - ODD_SHARE)
         slow = lambda: bench.spent_s > SLOW_S  # noqa: E731
         return note(bench, checking.check_case(bench, variant, layer.at(images), tests, slow))
 
-    def afresh(images: int, reverse: bool, tests: tuple[str, ...]) -> list[Row]:
+    def check_in_new_process(images: int, reverse: bool, tests: tuple[str, ...]) -> list[Row]:
         with IsolatedBench(variant, sandboxed, folder, library) as bench:
-            return tested(bench, images, reverse, tests)
+            return check_batch(bench, images, reverse, tests)
 
     usual: list[Row] = []
     with IsolatedBench(variant, sandboxed, folder, library) as bench:
-        odd = tested(bench, ece408.ODD_BATCH, True, TESTS)
+        odd = check_batch(bench, ece408.ODD_BATCH, True, TESTS)
         if odd[-1]["status"] == "unsupported":
             return odd
         if odd[-1]["ok"] and (spent_s := bench.spent_s) > SLOW_S:
@@ -117,28 +117,28 @@ def _results(
             # Twice: the odd batch was computed for each test.
             expected_s = bench.spent_s * ece408.BATCH / (2 * ece408.ODD_BATCH)
             images = ece408.LESSER_BATCH if expected_s > LONG_S else ece408.BATCH
-            usual = tested(bench, images, False, ("integers",))
+            usual = check_batch(bench, images, False, ("integers",))
             if usual[-1]["ok"]:
                 ask(bench, ece408.ODD_BATCH)
     if not odd[-1]["ok"] and odd[-1]["status"] != "timed_out":
         with IsolatedBench(variant, sandboxed, folder, library) as bench:
-            lesser = tested(bench, ece408.LESSER_BATCH, False, ("integers",))
+            lesser = check_batch(bench, ece408.LESSER_BATCH, False, ("integers",))
             if lesser[-1]["ok"] and bench.spent_s * ece408.BATCH / ece408.LESSER_BATCH > LONG_S:
                 usual = lesser
     # What a file keeps from call to call was made for the odd batch there, so a failure counts in a process of its own.
     if not usual or not usual[-1]["ok"]:
-        usual = afresh(ece408.BATCH, False, ("integers",))
+        usual = check_in_new_process(ece408.BATCH, False, ("integers",))
     if not usual[-1]["ok"]:
         return [*usual[:-1], _append_reason(usual[-1], f"the batch has {ece408.BATCH} images")]
     if odd[-1]["ok"]:
         return odd + usual
     if odd[-1]["status"] == "timed_out":
         return [*usual, assumptions(odd[-1], usual[-1]["size"])]
-    forward = afresh(ece408.ODD_BATCH, False, TESTS)
+    forward = check_in_new_process(ece408.ODD_BATCH, False, TESTS)
     if forward[-1]["ok"]:
         return [*usual, _append_reason(odd[-1], BACKWARDS)]
     images = usual[-1]["size"]
-    reverse = afresh(images, True, ("integers",))
+    reverse = check_in_new_process(images, True, ("integers",))
     if not reverse[-1]["ok"]:
         return [*usual, _append_reason(reverse[-1], BACKWARDS)]
     return [*usual, assumptions(forward[-1], images)]

@@ -70,14 +70,14 @@ def check(variant: Variant, layers: Iterable[Case], sandboxed: bool) -> Iterator
 
 
 def _check_layer(variant: Variant, sandboxed: bool, built: Path, layer: Case) -> list[Row]:
-    def tested(images: int) -> list[Row]:
+    def check_batch(images: int) -> list[Row]:
         with IsolatedBench(variant, sandboxed, library=built) as bench:
             return ece408_check.note(bench, checking.check_case(bench, variant, layer.at(images)))
 
-    usual = tested(ece408.BATCH)
+    usual = check_batch(ece408.BATCH)
     if not usual[-1]["ok"]:
         return usual
-    odd = tested(ece408.ODD_BATCH)
+    odd = check_batch(ece408.ODD_BATCH)
     return [*usual, *odd] if odd[-1]["ok"] else [*usual, ece408_check.assumptions(odd[-1])]
 
 

@@ -72,9 +72,9 @@ class CourseFile:
     ) -> dict[str, Any]:
         """As `worker.Worker.sample`."""
         self._library = ctypes.CDLL(str(self._path))
-        addresses = worker_protocol.sampled(memory, arrays, outputs)
+        addresses = worker_protocol.map_sampled_arrays(memory, arrays, outputs)
         (N, C, H, W), (M, _, K, _) = (shape for _, _, shape, *_ in arrays[:2])
-        self._library.emulator_sample(blocks)
+        self._library.emulator_sample(blocks, N)
         getattr(self._library, ENTRY)(*map(ctypes.c_void_p, addresses), N, M, C, H, W, K, 0, 0, None)
         return {"launches": self._library.emulator_launches()}
 

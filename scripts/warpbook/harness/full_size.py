@@ -43,7 +43,7 @@ class Sparse:
 
     case: Case
 
-    def of_batch(self, name: str) -> bool:
+    def has_batch_axis(self, name: str) -> bool:
         shape = self.case.arrays[name].shape
         return bool(shape) and shape[0] == self.case.problem.facts.batch
 
@@ -52,7 +52,7 @@ class Sparse:
         """How many images make whole pages of every input."""
         counts = [1]
         for name, one in self.case.inputs.items():
-            if self.of_batch(name):
+            if self.has_batch_axis(name):
                 image = nbytes(self.case.shape(name)[1:], one.dtype)
                 counts.append(PAGE_BYTES // math.gcd(PAGE_BYTES, image))
         period = math.lcm(*counts)
@@ -67,7 +67,7 @@ class Sparse:
         """First byte and bytes of each array in the memory."""
         places, end = {}, 0
         for name, one in self.case.arrays.items():
-            shape = (self.few if name in self.case.inputs and self.of_batch(name) else self.case).shape(name)
+            shape = (self.few if name in self.case.inputs and self.has_batch_axis(name) else self.case).shape(name)
             places[name] = (end, nbytes(shape, one.dtype))
             end += (-(-places[name][1] // PAGE_BYTES) + 1) * PAGE_BYTES
         return places
@@ -92,7 +92,7 @@ def check(variant: Variant, case: Case, sandboxed: bool, folder: Path, library: 
         return row("unsupported", reason)
     sparse = Sparse(case)
     inputs = {
-        name: np.empty((sparse.few if sparse.of_batch(name) else case).shape(name), numpy_type(one.dtype))
+        name: np.empty((sparse.few if sparse.has_batch_axis(name) else case).shape(name), numpy_type(one.dtype))
         for name, one in case.inputs.items()
     }
     checking.draw_fresh(CpuBench(), case, inputs)
@@ -101,7 +101,7 @@ def check(variant: Variant, case: Case, sandboxed: bool, folder: Path, library: 
         with IsolatedBench(variant, sandboxed, folder, library) as bench:
             handle, launches = bench.sample(sparse, inputs, BLOCKS, TIMEOUT_S)
         try:
-            written = {name: _written(sparse, name, handle) for name in case.problem.outputs}
+            written = {name: _written_images(sparse, name, handle) for name in case.problem.outputs}
             if reason := _unwritten(variant, case, written):
                 return row("wrong_result", reason)
             return {**place, **_compare(variant, sparse, inputs, written)} if launches == 1 else row("ok", "")
@@ -133,7 +133,7 @@ def _compare(variant: Variant, sparse: Sparse, inputs: dict[str, np.ndarray], wr
             continue
         images = sorted(found)
         some = case.at(len(images))
-        held = {one: values[np.array(images) % sparse.images] if sparse.of_batch(one) else values
+        held = {one: values[np.array(images) % sparse.images] if sparse.has_batch_axis(one) else values
                 for one, values in inputs.items()}  # fmt: skip
         expected = problem.compute(some, held, np)[name]
         units = reference.magnitudes(some, held, np)[name]
@@ -149,7 +149,7 @@ def _compare(variant: Variant, sparse: Sparse, inputs: dict[str, np.ndarray], wr
     return columns
 
 
-def _written(sparse: Sparse, name: str, handle: int) -> dict[int, np.ndarray]:
+def _written_images(sparse: Sparse, name: str, handle: int) -> dict[int, np.ndarray]:
     """The outputs of each image of which something was written, by its number."""
     begin, count = sparse.places[name]
     shape, kind = sparse.case.shape(name)[1:], numpy_type(sparse.case.arrays[name].dtype)

@@ -26,13 +26,13 @@ from warpbook.harness.bench import (
     Buffers,
     GuardedArray,
     Timers,
-    Worker,
+    WorkerProcess,
     guard,
     place,
-    results_of,
+    result_arrays,
 )
 from warpbook.harness.reference import Difference, magnitudes
-from warpbook.harness.shared_memory import described as describe_arrays
+from warpbook.harness.shared_memory import describe_arrays
 from warpbook.harness.worker_protocol import Layout, layout
 from warpbook.kernels import occupancy, sources, variants
 from warpbook.kernels.variants import Operation, Variant
@@ -87,7 +87,7 @@ def project_module(name: str, arch: str) -> cupy.RawModule:
 @cache
 def _comparing_kernel(source: Path, name: str, arch: str) -> Any:
     """A kernel that compares an output with float64."""
-    text = sources.inlined(source, [_DIFFERENCE.parent]).text
+    text = sources.inline_includes(source, [_DIFFERENCE.parent]).text
     return load_module(building.project_cubin(source, arch, text=text)).get_function(name)
 
 
@@ -112,7 +112,7 @@ class GpuKernels:
         self.constants = constants
         self._symbols = symbols
 
-    def _named(self, name: str) -> Any:
+    def _find_kernel(self, name: str) -> Any:
         """A kernel of the module by its name in the source."""
         return self._module.get_function(sources.find_symbol(name, self._symbols) or name)
 
@@ -121,7 +121,7 @@ class GpuKernels:
 
         Each of its launches gets `shared_bytes` of dynamic shared memory.
         """
-        kernel = self._named(name)
+        kernel = self._find_kernel(name)
         if shared_bytes > kernel.max_dynamic_shared_size_bytes:  # what it may have is the same for all its launches
             kernel.max_dynamic_shared_size_bytes = shared_bytes
         return partial(kernel, shared_mem=shared_bytes) if shared_bytes else kernel
@@ -129,7 +129,7 @@ class GpuKernels:
     def has(self, name: str) -> bool:
         """Whether there is a kernel of that name."""
         try:
-            self._named(name)
+            self._find_kernel(name)
         except cupy.cuda.driver.CUDADriverError as error:
             if error.status != _NOT_FOUND:
                 raise
@@ -152,7 +152,7 @@ class ExplainedKernels(GpuKernels):
     """Kernels whose refused launches are explained: for checks alone, since a timed call has no room for it."""
 
     def function(self, name: str, shared_bytes: int = 0) -> Callable[..., None]:
-        kernel, launch = self._named(name), super().function(name, shared_bytes)
+        kernel, launch = self._find_kernel(name), super().function(name, shared_bytes)
 
         def call(grid: tuple[int, ...], threads: tuple[int, ...], *arguments: Any, **options: Any) -> None:
             try:
@@ -384,11 +384,11 @@ class GpuBench:
         held_inputs = [self._pinned_array(f"input {number}", array) for number, array in enumerate(stored)]
         held_outputs = [self._pinned_array(f"output {number}", array) for number, array in enumerate(outputs)]
 
-        def renewed(timer: Callable[[], float], at_host: bool = False) -> Callable[[], float]:
-            """The timer of a call on inputs that are others at every sample."""
+        def with_fresh_inputs(timer: Callable[[], float], at_host: bool = False) -> Callable[[], float]:
+            """A timer that draws new inputs before each sample."""
             last_ms = 0.0
 
-            def timed() -> float:
+            def time_call() -> float:
                 nonlocal last_ms, ordering_s
                 if last_ms < SHORT_MS:
                     for _ in range(WAKING_CALLS):
@@ -403,7 +403,7 @@ class GpuBench:
                 last_ms = timer()
                 return last_ms
 
-            return timed
+            return time_call
 
         def gpu() -> float:
             self.spin(SPIN_CYCLES + int(ordering_s * SPUN_PER_S))
@@ -426,20 +426,20 @@ class GpuBench:
             for array, held in zip(stored, held_inputs, strict=True):
                 array.set(held)
             self.returned = call(*taken)
-            results = results_of(self.returned, outputs)
+            results = result_arrays(self.returned, outputs)
             for result, held in zip(map(in_memory_order, results), held_outputs, strict=True):
                 result.get(out=held.reshape(result.shape))
             self.synchronize()
             return (perf_counter() - began) * 1e3
 
         cold = {
-            ("cold", "gpu"): renewed(self.cold_timer(gpu)),
-            ("cold", "op"): renewed(self.cold_timer(op)),
-            ("cold", "layer"): renewed(self.cold_timer(layer), at_host=True),
+            ("cold", "gpu"): with_fresh_inputs(self.cold_timer(gpu)),
+            ("cold", "op"): with_fresh_inputs(self.cold_timer(op)),
+            ("cold", "layer"): with_fresh_inputs(self.cold_timer(layer), at_host=True),
         }
         if not self._has_hot(nbytes):
             return cold
-        return {**cold, ("hot", "gpu"): renewed(gpu), ("hot", "op"): renewed(op)}
+        return {**cold, ("hot", "gpu"): with_fresh_inputs(gpu), ("hot", "op"): with_fresh_inputs(op)}
 
     def _has_hot(self, nbytes: int) -> bool:
         """Whether a call on so many bytes of arrays finds something in the L2 cache of the call before."""
@@ -458,17 +458,17 @@ class GpuBench:
             self.draw(values, (others if number else seed) + number, False, case.arrays[name])
         self.synchronize()
 
-    def watch(self, processes: Sequence[Worker]) -> None:
+    def watch(self, processes: Sequence[WorkerProcess]) -> None:
         self.clock.workers = processes
 
     def cold_timer(self, timer: Callable[[], float]) -> Callable[[], float]:
         """The timer, the L2 cache overwritten before."""
 
-        def timed() -> float:
+        def time_after_flush() -> float:
             self.flush_l2()
             return timer()
 
-        return timed
+        return time_after_flush
 
     def read_clock(self) -> tuple[float | None, bool]:
         return self.clock.read()

@@ -102,7 +102,7 @@ def _reduce_windows(x: np.ndarray, layer: PoolLayer, axis: int) -> np.ndarray:
     return functools.reduce(combine, (x[(*ahead, slice(place, place + end, step))] for place in range(size)))
 
 
-def _reject_unless_told(variant: Variant, case: Case) -> None:
+def _reject_missing_arguments(variant: Variant, case: Case) -> None:
     """Raises UserError where a variant would compute another convolution, without the bias for example."""
     if variant.missing_arguments(case):
         raise UserError(variant.unsupported(case))
@@ -113,8 +113,8 @@ def _load_cpu(variant: Variant, network: Network, parameters: dict[str, np.ndarr
     arguments = {conv: conv_parameters(conv, parameters) for conv in network.convs}
 
     @functools.cache
-    def prepared(n: int, conv: Case) -> Operation:
-        _reject_unless_told(variant, conv.at(n))
+    def prepare_conv(n: int, conv: Case) -> Operation:
+        _reject_missing_arguments(variant, conv.at(n))
         return cpp_compiler.prepare(variant, conv.at(n), library)
 
     def predict(images: np.ndarray) -> tuple[np.ndarray, list[float]]:
@@ -129,7 +129,7 @@ def _load_cpu(variant: Variant, network: Network, parameters: dict[str, np.ndarr
                     continue
                 if not isinstance(layer, DenseLayer):
                     y = np.empty((len(x), *layer.gives), np.float32)
-                    operation = prepared(len(x), layer)  # the last chunk may be shorter
+                    operation = prepare_conv(len(x), layer)  # the last chunk may be shorter
                     began = perf_counter()
                     returned = operation(x, *arguments[layer], y)
                     op_s[layer] += perf_counter() - began
@@ -154,7 +154,7 @@ def _load_gpu(variant: Variant, network: Network, parameters: dict[str, np.ndarr
     def predict(images: np.ndarray) -> tuple[np.ndarray, list[float]]:
         op_s = []
 
-        def timed(name: str, operation: Operation, *arrays: "cupy.ndarray") -> Any:
+        def time_operation(name: str, operation: Operation, *arrays: "cupy.ndarray") -> Any:
             cupy.cuda.runtime.deviceSynchronize()
             with gpu_bench.nvtx_range(name):
                 began = perf_counter()
@@ -165,7 +165,7 @@ def _load_gpu(variant: Variant, network: Network, parameters: dict[str, np.ndarr
 
         with gpu_bench.nvtx_range("images to the device"):
             x = cupy.asarray(fashion_mnist.normalize(images, network, np.float32))
-        scores = loaded.scores(x, timed)
+        scores = loaded.scores(x, time_operation)
         with gpu_bench.nvtx_range("labels to the host"):
             return scores.get().argmax(axis=1).astype(np.uint8), op_s
 
@@ -214,7 +214,7 @@ class GpuNetwork:
 
     def _prepare(self, layer: Case, images: int) -> Operation:
         if (layer, images) not in self._operations:
-            _reject_unless_told(self._variant, layer.at(images))
+            _reject_missing_arguments(self._variant, layer.at(images))
             self._operations[layer, images] = self._variant.prepare(layer.at(images), self._kernels)
         return self._operations[layer, images]
 

@@ -50,10 +50,9 @@ class IsolatedBench(CpuBench):
         self.without_kernels = False
         self.noted = ""
         """What may explain a wrong result of the last call, as its process says."""
-        self.spent_s = 0.0
-        """Processor time of the calls, by this process's own look at the other."""
         self.process = VariantProcess(variant, sandboxed, folder, library, races)
         self._variant, self._emulated = variant, folder is not None
+        self._ready_s: float | None = None
 
     def __enter__(self) -> "IsolatedBench":
         return self
@@ -67,13 +66,20 @@ class IsolatedBench(CpuBench):
         """Whether the process of its variant is no more."""
         return self.process.ended
 
+    @property
+    def spent_s(self) -> float:
+        """Processor time since the first case was prepared, by this process's own look at the other: milliseconds."""
+        return 0.0 if self._ready_s is None else self.process.processor_s() - self._ready_s
+
     def prepare(self, variant: Variant, case: Case) -> Operation:
-        described = shared_memory.described(case)
+        described = shared_memory.describe_arrays(case)
         places, returned, size = worker_protocol.layout(described["arrays"], described["outputs"])
         # Behind the arrays, a count of finished blocks, by which one that is slow is told from one that hangs.
         handle, memory = shared_memory.allocate(size + worker_protocol.PAGE_BYTES)
         self.process.blocks = np.frombuffer(memory, np.uint64, 1, size)
         self.process.ask(handle, None, do="prepare", **described, reverse=self.reversed_order)
+        if self._ready_s is None:
+            self._ready_s = self.process.processor_s()
 
         def operation(*values: np.ndarray) -> Any:
             buffers = [with_margins(array) for array in values]
@@ -83,9 +89,7 @@ class IsolatedBench(CpuBench):
             ]
             for region, words in zip(regions, buffers, strict=True):
                 region[...] = words
-            before_s = self.process.processor_s()
             answer = self.process.ask(None, do="call", **self._left_out)
-            self.spent_s += self.process.processor_s() - before_s
             for region, words in zip(regions, buffers, strict=True):
                 words[...] = region
             if not all(np.array_equal(region, words) for region, words in zip(regions, buffers, strict=True)):
@@ -120,7 +124,7 @@ class IsolatedBench(CpuBench):
             place, count = sparse.places[name]
             memory[place : place + count] = np.ascontiguousarray(values).tobytes()
         arrays = [
-            [*sparse.places[name], sparse.case.shape(name), one.dtype, name in inputs and sparse.of_batch(name)]
+            [*sparse.places[name], sparse.case.shape(name), one.dtype, name in inputs and sparse.has_batch_axis(name)]
             for name, one in sparse.case.arrays.items()
         ]
         described = {"case": sparse.case.describe(), "arrays": arrays, "outputs": len(sparse.case.problem.outputs)}

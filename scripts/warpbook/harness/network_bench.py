@@ -101,8 +101,8 @@ class NetworkBench:
         self._bench, self._data = bench, data
         self._kernels: dict[str, gpu_bench.GpuKernels | None] = {}
 
-    def _prepared(self, implementation: Implementation, images: int, of_bytes: bool = False) -> Any:
-        """Its call for so many images, float32 or as bytes."""
+    def _prepare(self, implementation: Implementation, images: int, of_bytes: bool = False) -> Any:
+        """An implementation's call for so many images, float32 or as bytes."""
         if implementation.name not in self._kernels:
             self._kernels[implementation.name] = load_kernels(implementation, self._bench.device.arch)
         kernels, network = self._kernels[implementation.name], self._data.network
@@ -129,7 +129,7 @@ class NetworkBench:
         timers: dict[str, Timers] = {}
         for one in implementations:
             try:
-                operation = self._readied(one, images, buffers)
+                operation = self._prepare_checked(one, images, buffers)
                 with checking.fault_context(one, "called"):
                     timers[one.name] = bench.timers(operation, buffers)
             except VariantFailure:
@@ -155,10 +155,10 @@ class NetworkBench:
                 timing.reject_memoized(bench, one, operations[one.name], told_ms[one.name], buffers)
         return samples, checks[0]
 
-    def _readied(self, one: Implementation, images: int, buffers: Buffers) -> Operation:
-        """Its operation, prepared and checked."""
+    def _prepare_checked(self, one: Implementation, images: int, buffers: Buffers) -> Operation:
+        """An implementation's operation, prepared and checked."""
         with checking.fault_context(one, "prepared"):
-            operation: Operation = self._prepared(one, images)
+            operation: Operation = self._prepare(one, images)
         self._check(one, operation, buffers, poisoned=True)
         return operation
 
@@ -173,7 +173,7 @@ class NetworkBench:
                 data.network,
                 entering,
                 data.classes,
-                lambda chunk: self._prepared(one, chunk, of_bytes),
+                lambda chunk: self._prepare(one, chunk, of_bytes),
                 of_bytes,
             )
         self._check_way(one, way)

@@ -28,7 +28,7 @@ def cases(problem: Problem, others: Iterable[Case]) -> list[Case]:
     """Cases whose sums grow longer, as the problem names them, then `others`, each shape once: some kernels are for them
     alone."""
     every = [*(problem.case("", extents) for extents in problem.facts.precision), *others]
-    return [case.renamed(shape) for shape, case in {str(case.at(IMAGES)): case.at(IMAGES) for case in every}.items()]
+    return [case.with_name(shape) for shape, case in {str(case.at(IMAGES)): case.at(IMAGES) for case in every}.items()]
 
 
 def draw_inputs(case: Case, inputs: str) -> dict[str, np.ndarray]:

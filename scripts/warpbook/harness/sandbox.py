@@ -192,8 +192,8 @@ def results(arguments: Sequence[str | Path], readable: Iterable[Path], gpu: bool
 
 
 @contextlib.contextmanager
-def untrusted(what: str) -> Iterator[None]:
-    """Turn whatever goes wrong with an answer from the sandbox into VariantFailure: no `what` would have said it."""
+def reject_malformed_answers(what: str) -> Iterator[None]:
+    """Raise VariantFailure where reading an answer from the sandbox fails: no honest `what` sends such an answer."""
     try:
         yield
     except (UserError, ValueError, TypeError, KeyError, AttributeError):

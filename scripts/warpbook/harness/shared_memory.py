@@ -22,8 +22,8 @@ def allocate(size: int) -> tuple[int, mmap.mmap]:
     return handle, mmap.mmap(handle, size)
 
 
-def described(case: Case) -> dict[str, Any]:
-    """A case and its arrays, as a request to a variant's process names them."""
+def describe_arrays(case: Case) -> dict[str, Any]:
+    """A case and the shapes and types of its arrays, for a request to a variant's process."""
     arrays = [(case.shape(name), one.dtype) for name, one in case.arrays.items()]
     return {"case": case.describe(), "arrays": arrays, "outputs": len(case.problem.outputs)}
 
@@ -45,7 +45,7 @@ def place_sets(memory: mmap.mmap, case: Case, count: int) -> Iterator[tuple[Buff
 
 
 def _layout(case: Case) -> worker_protocol.Layout:
-    told = described(case)
+    told = describe_arrays(case)
     return worker_protocol.layout(told["arrays"], told["outputs"])
 
 

@@ -107,12 +107,12 @@ class TimedVariant:
         self._seen_ms, self._taken_ms = [], []
         self._watch_load()
         for part in dict.fromkeys(self._parts):
-            ring = self._rings[part] = self._arranged(part, 1 if self._bench.on_device else SETS)
+            ring = self._rings[part] = self._make_ring(part, 1 if self._bench.on_device else SETS)
             if self._bench.on_device:
                 self._ask(do="ready", place=ring.place)
         return {(state, kind): partial(self._sample, state, kind) for state, kind in self._bench.kinds(case)}
 
-    def _arranged(self, part: Case, sets: int) -> _Ring:
+    def _make_ring(self, part: Case, sets: int) -> _Ring:
         shared = self._bench.share(part, sets)
         ring = _Ring(part, shared, len(self._rings))
         self._ask(shared.handle, do="arrange", **shared.request)
@@ -266,7 +266,7 @@ class TimedVariant:
         if not self._bench.on_device and claimed_ms["op"] > LONG_CALL_MS:
             return self._audit_each()
         count = self._audited_calls(part, claimed_ms["op"])
-        ring = self._rings[part] = self._arranged(part, 2 * count)
+        ring = self._rings[part] = self._make_ring(part, 2 * count)
         # The first calls find nothing in any cache.
         self._lay_out(ring)
         self._ask(do="run", place=ring.place, numbers=list(range(2 * count)))

@@ -76,7 +76,7 @@ class SeriesResult:
     stop_reason: str
 
 
-def interleaved(
+def sample_interleaved(
     timers: dict[str, Callable[[], float]],
     series: SeriesPolicy,
     relative_noise: float,
@@ -189,7 +189,7 @@ def sample_rows(
         compared = timers if (state, kind) in bench.compared else [named[0].name]
         chosen = {name: timers[name][state, kind] for name in compared}
         with checking.fault_context(named[0], "timed"):
-            result = interleaved(chosen, series, measuring.target_rel_ci, bench.read_clock)
+            result = sample_interleaved(chosen, series, measuring.target_rel_ci, bench.read_clock)
         for name, samples in result.samples.items():
             if (state, kind) == bench.compared[-1] and unthrottled_ms(samples):
                 told_ms[name] = unthrottled_ms(samples)

@@ -18,9 +18,9 @@ import numpy as np
 
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import checking, cpp_compiler, inference, nvcc, shared_memory
-from warpbook.harness.bench import results_of
+from warpbook.harness.bench import result_arrays
 from warpbook.harness.emulator import emulation
-from warpbook.harness.worker_protocol import GUARD_BYTES, layout, nbytes, sampled, say_ready, serve
+from warpbook.harness.worker_protocol import GUARD_BYTES, layout, map_sampled_arrays, nbytes, say_ready, serve
 from warpbook.kernels import variants
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.problems import problem
@@ -64,7 +64,7 @@ class Arranged:
         for number, result in results:
             outputs = self.outputs(number)
             checking.reject_lazy_result(variant, result, outputs)
-            arrays = () if result is None else results_of(result, outputs)
+            arrays = () if result is None else result_arrays(result, outputs)
             shapes = [list(one.shape) for one in arrays]
             for place, values in zip(self._returned[number] if self._returned else outputs, arrays, strict=False):
                 if values is not place and values.shape == place.shape:
@@ -161,7 +161,7 @@ class Worker(TimedCalls[Arranged]):
         with checking.fault_context(self._variant, "called"):
             result = self._operation(*self._called)
             checking.reject_lazy_result(self._variant, result, self._called[self._outputs])
-            returned = () if result is None else results_of(result, self._called[self._outputs])
+            returned = () if result is None else result_arrays(result, self._called[self._outputs])
             results = tuple(np.asarray(one, np.float64) for one in returned)
         checking.reject_replaced_functions(self._variant)
         if self._emulated:
@@ -183,10 +183,10 @@ class Worker(TimedCalls[Arranged]):
             kernels = emulation.EmulatedKernels(self._library, self._variant.header.constants)
             operation = self._variant.prepare(self._case, kernels)
         called = []
-        for address, (_, _, shape, dtype, _) in zip(sampled(memory, arrays, outputs), arrays, strict=True):
+        for address, (_, _, shape, dtype, _) in zip(map_sampled_arrays(memory, arrays, outputs), arrays, strict=True):
             held: Any = (ctypes.c_char * nbytes(shape, dtype)).from_address(address)
             called.append(np.frombuffer(held, numpy_type(dtype)).reshape(shape))
-        kernels.sample(blocks)
+        kernels.sample(blocks, self._case.size or 1)
         with checking.fault_context(self._variant, "called"):
             operation(*called)
         return {"launches": kernels.launches}

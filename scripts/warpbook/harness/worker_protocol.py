@@ -54,7 +54,7 @@ PROT_NONE, MAP_NORESERVE, MREMAP_MAYMOVE, MREMAP_FIXED = 0, 0x4000, 1, 2
 """Linux's numbers, which Python's `mmap` does not name."""
 
 
-def sampled(memory: mmap.mmap, arrays: Sequence[Sequence[Any]], outputs: int) -> list[int]:
+def map_sampled_arrays(memory: mmap.mmap, arrays: Sequence[Sequence[Any]], outputs: int) -> list[int]:
     """The address of each array of a sampled call: [first byte, bytes, shape, type, whether its images repeat] in the
     memory, the last `outputs` of them outputs. Inputs whose images do not repeat are copies of exactly their size, never
     freed."""
@@ -63,26 +63,27 @@ def sampled(memory: mmap.mmap, arrays: Sequence[Sequence[Any]], outputs: int) ->
     addresses: list[int] = []
     for number, (place, count, shape, dtype, repeats) in enumerate(arrays):
         if repeats:
-            addresses.append(repeated(memory, place, count, nbytes(shape, dtype)))
+            addresses.append(map_repeated(memory, place, count, nbytes(shape, dtype)))
         elif number < len(arrays) - outputs:
             addresses.append(allocate(count))
             ctypes.memmove(addresses[-1], memory[place : place + count], count)
         else:
-            addresses.append(guarded(memory, place, count))
+            addresses.append(guard_array(memory, place, count))
     return addresses
 
 
-def guarded(memory: mmap.mmap, place: int, count: int) -> int:
-    """The address of bytes of shared memory behind which AddressSanitizer lets nobody go, to the end of the next page."""
+def guard_array(memory: mmap.mmap, place: int, count: int) -> int:
+    """The address of bytes of shared memory. AddressSanitizer reports accesses behind them, to the end of the next page."""
     begin = ctypes.addressof(ctypes.c_char.from_buffer(memory, place))
     end = (-(-(place + count) // PAGE_BYTES) + 1) * PAGE_BYTES - place
     _poison(begin + count, end - count)
     return begin
 
 
-def repeated(memory: mmap.mmap, place: int, count: int, total: int) -> int:
-    """The address of `total` bytes, read-only: whole pages of shared memory mapped one after another, what is left of the
-    last closed. Raises MemoryError where the system has no room for so many."""
+def map_repeated(memory: mmap.mmap, place: int, count: int, total: int) -> int:
+    """The address of `total` bytes, read-only: the same pages of shared memory mapped again and again.
+
+    The rest of the last page is closed. Raises MemoryError where the system has no room for so many."""
     library = ctypes.CDLL(None, use_errno=True)
     for name in ("mmap", "mremap"):
         getattr(library, name).restype = ctypes.c_void_p

@@ -69,7 +69,7 @@ class Value(_ClaimModel):
     at_most: Share | None = None
 
     @model_validator(mode="after")
-    def _bounded(self) -> "Value":
+    def _require_bound(self) -> "Value":
         if self.at_least is None and self.at_most is None:
             raise ValueError("say `at_least`, `at_most` or both")
         return self
@@ -98,7 +98,7 @@ class Claim(_ClaimModel):
 
     @field_validator("quantity")
     @classmethod
-    def _known(cls, quantity: str) -> str:
+    def _check_quantity(cls, quantity: str) -> str:
         if quantity and quantity not in QUANTITIES and "__" not in quantity:
             raise ValueError(f"{quantity!r} is no quantity: {nearest_name(quantity, list(QUANTITIES))}")
         return quantity

@@ -98,7 +98,7 @@ class Limits(BaseModel):
         try:
             changed = case.problem.case("", extents, case.optional)
             changed = changed if size is None else changed.at(size)
-            return changed.renamed(str(changed))
+            return changed.with_name(str(changed))
         except ValueError:  # no outputs are left, for one
             return case
 

@@ -25,7 +25,7 @@ def passed_kinds(code: str, kernel: str, arguments: Sequence[Argument], arrays: 
     kinds = ""
     for place, argument in enumerate(arguments):
         known = takes[place] if place < len(takes) else None
-        pointer = argument in (launches.NULL, launches.ZEROS) or launches.array_of(argument, arrays)
+        pointer = argument in (launches.NULL, launches.ZEROS) or launches.find_array(argument, arrays)
         if pointer or (known and known.pointer and argument == 0):
             kinds += "p"
         elif isinstance(argument, float):

@@ -23,7 +23,7 @@ from warpbook.common.quick_yaml import load_yaml
 from warpbook.kernels import launches, occupancy
 from warpbook.kernels.claims import Amount, Claim
 from warpbook.kernels.constraints import Bounds, Limits
-from warpbook.kernels.launches import Argument, Call, Launch, OutputsPerBlock, Slice, Step
+from warpbook.kernels.launches import Argument, Call, Launch, LaunchStep, OutputsPerBlock, Slice
 from warpbook.problems import problem as problems
 from warpbook.problems.problem import Case
 
@@ -95,7 +95,9 @@ class Header(BaseModel):
     loop: dict[str, Expression] = Field(
         default_factory=dict, description="{n: N} launches the kernel for each n from 0 to N - 1"
     )
-    steps: list[Step] = Field(default_factory=list, description="several launches, in their order, in place of one")
+    steps: list[LaunchStep] = Field(
+        default_factory=list, description="several launches, in their order, in place of one"
+    )
     scratch: dict[str, Expression] = Field(
         default_factory=dict, description="memory that steps pass to each other, in bytes"
     )
@@ -169,7 +171,7 @@ class Header(BaseModel):
             except ValueError as error:
                 raise ValueError(f"claims.{number}.{error}") from None
         constant = problem.arrays[1] if self.constant_memory else ""
-        said = [launches.array_of(text, arrays) for step in self._steps for text in step.arguments]
+        said = [launches.find_array(text, arrays) for step in self._steps for text in step.arguments]
         for array in problem.arrays:
             there, times = said.count(array), 0 if array == constant else 1
             if said and (there < times if self.steps else there != times):
@@ -209,9 +211,9 @@ class Header(BaseModel):
         return bool(self.launch or self.grid or self.steps)
 
     @property
-    def _steps(self) -> list[Step]:
+    def _steps(self) -> list[LaunchStep]:
         """What it says of its launches, one of it where there is one."""
-        one = Step.model_construct(
+        one = LaunchStep.model_construct(
             kernel=self.kernel, arguments=self.arguments, threads=self.threads, grid=self.grid,
             shared_bytes=self.shared_bytes, clear="", loop=self.loop,
         )  # fmt: skip
@@ -281,7 +283,7 @@ class Header(BaseModel):
         arrays = case.problem.facts.array_names
         general = self.general_for(case)
         listed: Sequence[Argument] = general.arguments if general else self.arguments or case.problem.arguments
-        return tuple(launches.passed(text, names, arrays) for text in listed)
+        return tuple(launches.argument_value(text, names, arrays) for text in listed)
 
     def calls(self, case: Case, kernel: str) -> list[Call]:
         """The launches for a case, of `kernel` where it names none. Raises ValueError naming key, expression and reason

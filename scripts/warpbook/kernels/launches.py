@@ -53,7 +53,7 @@ class Call(NamedTuple):
     shape: Shape
 
 
-class Step(BaseModel):
+class LaunchStep(BaseModel):
     """One of several launches that compute a result together, or an array that is filled with zeros between them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -66,7 +66,7 @@ class Step(BaseModel):
     loop: dict[str, Expression] = Field(default_factory=dict, description="{n: N}: once for each n from 0 to N - 1")
 
     @model_validator(mode="after")
-    def _one_thing(self) -> "Step":
+    def _one_thing(self) -> "LaunchStep":
         if bool(self.kernel) == bool(self.clear):
             raise ValueError("a step either launches a `kernel` or fills an array with zeros, `clear`")
         if self.kernel and not (self.threads and self.grid and self.arguments):
@@ -74,14 +74,14 @@ class Step(BaseModel):
         return self
 
 
-def array_of(argument: int | float | str, arrays: Collection[str]) -> str:
-    """The array that an argument is, or is a part of; empty where it is a number."""
+def find_array(argument: int | float | str, arrays: Collection[str]) -> str:
+    """The array that an argument names or points into; empty where it is a number."""
     if not isinstance(argument, str) or argument in (NULL, ZEROS):
         return ""
     return next((name for name in expressions.used_names(argument) if name in arrays), "")
 
 
-def calls(steps: Sequence[Step], names: Mapping[str, int], arrays: Collection[str]) -> list[Call]:
+def calls(steps: Sequence[LaunchStep], names: Mapping[str, int], arrays: Collection[str]) -> list[Call]:
     """The launches of a case in their order; those of neighbours with the same loop follow each other in every turn of it.
 
     Raises ValueError naming key, expression and reason.
@@ -89,7 +89,7 @@ def calls(steps: Sequence[Step], names: Mapping[str, int], arrays: Collection[st
     made: list[Call] = []
     for loop, group in itertools.groupby(steps, key=lambda step: step.loop):
         counts = expressions.values("loop", list(loop.values()), names)
-        parts = [_Evaluated(step, names, arrays) for step in group]
+        parts = [_StepEvaluator(step, names, arrays) for step in group]
         for turn in itertools.product(*map(range, counts)):
             if len(made) > CALLS_MAX:
                 raise ValueError(f"loop: more than {CALLS_MAX} launches")
@@ -98,23 +98,23 @@ def calls(steps: Sequence[Step], names: Mapping[str, int], arrays: Collection[st
     return made
 
 
-class _Evaluated:
-    """A step whose expressions that no loop changes have their values already."""
+class _StepEvaluator:
+    """Computes the launch of a step, once only where no loop changes it."""
 
-    def __init__(self, step: Step, names: Mapping[str, int], arrays: Collection[str]):
+    def __init__(self, step: LaunchStep, names: Mapping[str, int], arrays: Collection[str]):
         self._step, self._arrays = step, arrays
-        self._fixed = self._made(names) if not self._used() & step.loop.keys() else None
+        self._fixed = self._make_call(names) if not self._used_names() & step.loop.keys() else None
 
-    def _used(self) -> set[str]:
+    def _used_names(self) -> set[str]:
         step = self._step
         listed = [*step.arguments, *step.threads, *step.grid, step.shared_bytes]
         words = (text for text in listed if isinstance(text, str) and text not in (NULL, ZEROS))
         return {name for text in words for name in expressions.used_names(text)}
 
     def call(self, names: Mapping[str, int]) -> Call:
-        return self._fixed or self._made(names)
+        return self._fixed or self._make_call(names)
 
-    def _made(self, names: Mapping[str, int]) -> Call:
+    def _make_call(self, names: Mapping[str, int]) -> Call:
         step = self._step
         if step.clear:
             return Call("", (step.clear,), Shape((), (), 0))
@@ -125,14 +125,16 @@ class _Evaluated:
         if "W_out" in names:
             names = {"tiles": tiles(threads, names)} | dict(names)
         shape = Shape(expressions.values("grid", step.grid, names), threads, shared_bytes)
-        return Call(step.kernel, tuple(passed(each, names, self._arrays) for each in step.arguments), shape)
+        return Call(step.kernel, tuple(argument_value(each, names, self._arrays) for each in step.arguments), shape)
 
 
-def passed(argument: int | float | str, names: Mapping[str, int], arrays: Collection[str]) -> Slice | str | int | float:
-    """What a kernel gets for an argument. Raises ValueError."""
+def argument_value(
+    argument: int | float | str, names: Mapping[str, int], arrays: Collection[str]
+) -> Slice | str | int | float:
+    """The value that a kernel gets for an argument. Raises ValueError."""
     if not isinstance(argument, str) or argument in arrays or argument in (NULL, ZEROS):
         return argument
-    if array := array_of(argument, arrays):
+    if array := find_array(argument, arrays):
         (offset,) = expressions.values("arguments", [argument], {**names, array: 0})
         return Slice(array, offset)
     return expressions.values("arguments", [argument], names)[0]
@@ -157,7 +159,7 @@ class Launch(BaseModel):
 
     @field_validator("threads")
     @classmethod
-    def _allowed(cls, threads: tuple[int, int, int]) -> tuple[int, int, int]:
+    def _check_threads(cls, threads: tuple[int, int, int]) -> tuple[int, int, int]:
         if reason := occupancy.block_limit_reason(threads):
             raise ValueError(reason.removeprefix("threads: "))
         return threads

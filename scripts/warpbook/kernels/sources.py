@@ -77,7 +77,7 @@ class Inlined:
     problem: str
 
 
-def inlined(path: Path, folders: Sequence[Path] = ()) -> Inlined:
+def inline_includes(path: Path, folders: Sequence[Path] = ()) -> Inlined:
     """A source with its includes, looked for in its own folder, then in `folders`, then in INCLUDE."""
     searched = list(dict.fromkeys([path.parent, *folders, INCLUDE]))
     files: dict[Path, None] = {}
@@ -94,7 +94,7 @@ def inlined(path: Path, folders: Sequence[Path] = ()) -> Inlined:
             found = _own_file(match[2], [file.parent, *searched])
             if found is None:
                 if match[1] == '"' and re.fullmatch(r"[\w-][\w.-]*\.cuh?", match[2]):
-                    looked = " or ".join(f"{_shown(folder)}/" for folder in searched)
+                    looked = " or ".join(f"{_display_path(folder)}/" for folder in searched)
                     problems.append(
                         f'{file.name}, line {line}: #include "{match[2]}": there is no such file in {looked}'
                     )
@@ -227,8 +227,8 @@ def find_symbol(kernel: str, symbols: Iterable[str]) -> str | None:
     return named[0] if len(named) == 1 else None
 
 
-def _shown(folder: Path) -> str:
-    """A folder's name for a sentence: from the project's folder on, where it is there."""
+def _display_path(folder: Path) -> str:
+    """A folder's path for a message: relative to the project's folder where it lies within."""
     return str(folder.relative_to(PROJECT)) if folder.is_relative_to(PROJECT) else str(folder)
 
 

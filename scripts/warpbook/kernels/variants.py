@@ -110,7 +110,7 @@ class Variant:
     def text(self) -> str:
         """Its CUDA C++ for a compiler, with what it includes of the project."""
         assert self.cuda_source is not None
-        return sources.inlined(self.cuda_source).text
+        return sources.inline_includes(self.cuda_source).text
 
     @cached_property
     def kernel(self) -> str:
@@ -277,8 +277,8 @@ def launch_arguments(case: Case) -> tuple[Any, ...]:
     return tuple(np.int32(case.extents[name]) for name in case.problem.arguments if name in case.problem.facts.extents)
 
 
-def problem_of(folder: Path) -> Problem:
-    """The problem of a folder of variants: its own, or the course's where it has none."""
+def folder_problem(folder: Path) -> Problem:
+    """The problem of a folder of variants: its own, or the default problem where it has none."""
     return (
         problems.read(folder.absolute())
         if (folder / problems.FILE).exists()
@@ -291,7 +291,7 @@ def full_name(of: Problem, name: str) -> str:
     return name if of.name == headers.DEFAULT_PROBLEM or "/" in name or not name else f"{of.name}/{name}"
 
 
-def folder_of(name: str) -> Path:
+def variant_folder(name: str) -> Path:
     """The folder of a variant by its full name."""
     return problems.FOLDER / (name.rpartition("/")[0] or headers.DEFAULT_PROBLEM)
 
@@ -299,14 +299,14 @@ def folder_of(name: str) -> Path:
 def read(name: str, folder: Path | None = None) -> Variant:
     """One variant, by its full name. A file that cannot be read makes a variant with a `read_error`, so that the others
     go on."""
-    folder = folder or folder_of(name)
+    folder = folder or variant_folder(name)
     name = name.rpartition("/")[2]
     cuda, cpp, python, facts = (_file(folder / f"{name}{ending}") for ending in (".cu", ".cpp", ".py", ".yaml"))
     host = sources.read_python(python) if python else sources.Source("", "")
     imported = list(sources.with_imports(python))[1:] if python else []
     compiled = cuda or cpp
     described = sources.read_cuda(compiled) if compiled else host
-    inlined = sources.inlined(cuda) if cuda else sources.Inlined("", described.code, (), "")
+    inlined = sources.inline_includes(cuda) if cuda else sources.Inlined("", described.code, (), "")
     # A stranger's header may be its host code's alone: the compiler tells.
     absent = inlined.problem if described.header else ""
     described = replace(described, code=inlined.code, problem=described.problem or absent)
@@ -314,7 +314,7 @@ def read(name: str, folder: Path | None = None) -> Variant:
     said_by = compiled or python or facts or folder / f"{name}.cu"
     keys: frozenset[str] = frozenset()
     usual: dict[str, Any] = {"device": "cpu"} if cpp else {}
-    of = problem_of(folder)
+    of = folder_problem(folder)
     context = {"problem": of}
     written = entry = None
     if python and not compiled and not host.problem and not headers.is_header(host.header):

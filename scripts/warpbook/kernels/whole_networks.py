@@ -66,7 +66,7 @@ class Implementation:
         kernels = [
             path.with_suffix(".cu") for path in found if path.parent == FOLDER and path.with_suffix(".cu").exists()
         ]
-        included = [each for path in kernels for each in (path, *_inlined(path).files)]
+        included = [each for path in kernels for each in (path, *_inline_includes(path).files)]
         return list(dict.fromkeys([*found, *included]))
 
     @cached_property
@@ -86,7 +86,7 @@ class Implementation:
     def text(self) -> str:
         """The source of its kernels, includes put in."""
         assert self.cuda_source is not None
-        return _inlined(self.cuda_source).text
+        return _inline_includes(self.cuda_source).text
 
     @cached_property
     def source_sha256(self) -> str:
@@ -149,7 +149,7 @@ def read(name: str) -> Implementation:
     described = sources.read_cuda(kernels) if kernels.exists() else python
     problem = python.problem or described.problem
     if kernels.exists():
-        problem = problem or _inlined(kernels).problem
+        problem = problem or _inline_includes(kernels).problem
     try:
         header = Header.model_validate(headers.parse_facts(described.header) if described.header.strip() else {})
     except (ValueError, yaml.YAMLError, RecursionError) as error:  # pydantic's errors are ValueErrors
@@ -170,8 +170,8 @@ def discover() -> dict[str, Implementation]:
     return {name: every[name] for name in sorted(every, key=lambda name: (every[name].header.peer, depth(name), name))}
 
 
-def _inlined(path: Path) -> sources.Inlined:
-    return sources.inlined(path, INCLUDED_FROM)
+def _inline_includes(path: Path) -> sources.Inlined:
+    return sources.inline_includes(path, INCLUDED_FROM)
 
 
 def _read_header(path: Path) -> Header:

@@ -104,7 +104,7 @@ def core_shares(gpus: Sequence[cuda_devices.Device]) -> list[list[int]]:
 
     They are neighbours, both threads of a core or neither. Where they are fewer than GPUs, each has them all.
     """
-    near = [_near(gpu) for gpu in gpus]
+    near = [_local_cores(gpu) for gpu in gpus]
     apart = all(one == other or not one & other for one, other in combinations(near, 2))
     if not apart or not all(near):
         near = [host.CORES] * len(gpus)
@@ -117,8 +117,8 @@ def core_shares(gpus: Sequence[cuda_devices.Device]) -> list[list[int]]:
     return given
 
 
-def _near(gpu: cuda_devices.Device) -> frozenset[int]:
-    """This process's cores in the part of the machine that a GPU is attached to; all where the system does not tell."""
+def _local_cores(gpu: cuda_devices.Device) -> frozenset[int]:
+    """This process's cores on the NUMA node of a GPU; all its cores where the system does not tell."""
     try:
         listed = (PCI / gpu.pci / "local_cpulist").read_text().strip()
         ends = [[int(end) for end in part.split("-")] for part in listed.split(",")]

@@ -56,7 +56,7 @@ def read_case(of: Problem, described: Mapping[str, Any]) -> Case:
     _ = case.extents
     shown = " ".join(f"{key}={value}" for key, value in described.items() if key != NAME)
     name = str(described.get(NAME) or _UNNAMEABLE.sub(" ", shown))
-    return case.renamed(name)
+    return case.with_name(name)
 
 
 def read_set(
@@ -151,10 +151,10 @@ def find(name: str) -> Network | CaseSet:
 
 def _studies() -> Mapping[str, Any]:
     """Studies that list cases, by name, as this command's configuration, else config.yaml, describes them."""
-    return _listed(*networks.configuration())
+    return _problem_studies(*networks.configuration())
 
 
 @cache
-def _listed(text: str, parse: Callable[[str], Any]) -> Mapping[str, Any]:
+def _problem_studies(text: str, parse: Callable[[str], Any]) -> Mapping[str, Any]:
     studies = with_cases(parse(text).get("studies") or {})
     return {name: study for name, study in studies.items() if isinstance(study, Mapping) and study.get("problem")}

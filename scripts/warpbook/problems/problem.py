@@ -52,11 +52,11 @@ C_TYPES: dict[str, tuple[str, ...]] = {
 """What C++ calls each type, its usual name first."""
 
 
-class _Model(BaseModel):
+class _ProblemModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Extent(_Model):
+class Extent(_ProblemModel):
     """One extent. One with a `usual` value, which may be an extent before it, may be left out of a case; a variant that
     is not told of it computes the usual value alone."""
 
@@ -64,7 +64,7 @@ class Extent(_Model):
     usual: Expression | None = None
 
 
-class Array(_Model):
+class Array(_ProblemModel):
     """An input or output: its shape, in expressions of extents, and its type."""
 
     shape: tuple[Expression, ...]
@@ -104,7 +104,7 @@ def _arrays(content: Any) -> Any:
     return {name: {"shape": one} if isinstance(one, list) else one for name, one in content.items()}
 
 
-class Facts(_Model):
+class Facts(_ProblemModel):
     """What the docstring of `problem.py` says. Shapes, flops and the like are expressions of extents."""
 
     title: str = Field(description="name of the problem in reports")
@@ -260,7 +260,7 @@ class Problem:
             first = [replace(cases[0], optional=names) for names in given] if len(cases) > 1 else []
             last = [replace(cases[-1], optional=names) for names in given]
             cases = [cases[0], *first, *cases[1:], *last]
-        return [case.renamed(str(case)) for case in cases]
+        return [case.with_name(str(case)) for case in cases]
 
     @cached_property
     def module(self) -> ModuleType:
@@ -272,9 +272,9 @@ class Problem:
         try:
             spec.loader.exec_module(module)
         except Exception as error:
-            raise UserError(f"{_shown(path)} does not import: {type(error).__name__}: {error}") from error
+            raise UserError(f"{_display_path(path)} does not import: {type(error).__name__}: {error}") from error
         if not callable(getattr(module, "reference", None)):
-            raise UserError(f"{_shown(path)} has no function `reference`; write the problem in float64 there")
+            raise UserError(f"{_display_path(path)} has no function `reference`; write the problem in float64 there")
         return module
 
 
@@ -296,7 +296,7 @@ class Case:
         """The case at a size."""
         return Case(self.problem, self.name, self.given, self.optional, size)
 
-    def renamed(self, name: str) -> "Case":
+    def with_name(self, name: str) -> "Case":
         return Case(self.problem, name, self.given, self.optional, self.size)
 
     @cached_property
@@ -444,7 +444,7 @@ def compute(case: Case, inputs: Mapping[str, Any], xp: Any, function: str = "ref
     for name in problem.outputs:
         shape = tuple(getattr(outputs.get(name), "shape", ()))
         if name not in outputs or shape != case.shape(name):
-            where = _shown(problem.folder / FILE)
+            where = _display_path(problem.folder / FILE)
             raise UserError(
                 f"{where}: `{function}` gives {name} of shape {shape}, and the facts say {case.shape(name)}"
             )
@@ -465,16 +465,16 @@ def read(folder: Path) -> Problem:
         docstring = ast.get_docstring(ast.parse(text))
         content = load_yaml(docstring or "")
     except OSError as error:
-        raise UserError(f"{_shown(path)} cannot be read: {error.strerror}") from error
+        raise UserError(f"{_display_path(path)} cannot be read: {error.strerror}") from error
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        raise UserError(f"{_shown(path)}{line}: {getattr(error, 'msg', error)}") from error
+        raise UserError(f"{_display_path(path)}{line}: {getattr(error, 'msg', error)}") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1} of its docstring" if mark else ""
-        raise UserError(f"{_shown(path)}{where}: {getattr(error, 'problem', error)}") from error
+        raise UserError(f"{_display_path(path)}{where}: {getattr(error, 'problem', error)}") from error
     if not isinstance(content, dict):
-        raise UserError(f"{_shown(path)}: its docstring is not YAML of the form `key: value`")
+        raise UserError(f"{_display_path(path)}: its docstring is not YAML of the form `key: value`")
     try:
         facts = validate(Facts, content)
         problem = Problem(folder.name, folder, facts)
@@ -485,9 +485,9 @@ def read(folder: Path) -> Problem:
     except ValidationError as error:
         lines = explain(error, Facts)
         several = "".join(f"\n  {line}" for line in lines)
-        raise UserError(f"{_shown(path)}:{several if len(lines) > 1 else f' {lines[0]}'}") from error
+        raise UserError(f"{_display_path(path)}:{several if len(lines) > 1 else f' {lines[0]}'}") from error
     except ValueError as error:
-        raise UserError(f"{_shown(path)}: {error}") from error
+        raise UserError(f"{_display_path(path)}: {error}") from error
     return problem
 
 
@@ -509,5 +509,5 @@ def find(name: str) -> Problem:
     raise UserError(f"no problem is called {name!r}: {nearest_name(name, names())}")
 
 
-def _shown(path: Path) -> str:
+def _display_path(path: Path) -> str:
     return str(path.relative_to(PROJECT)) if path.is_relative_to(PROJECT) else str(path)

@@ -171,7 +171,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
     """Arrays of a NumPy file by name. Raises UserError where it is damaged or holds objects."""
     try:
         with np.load(path) as content:
-            return _real({name: content[name] for name in content.files})
+            return _float_arrays({name: content[name] for name in content.files})
     except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
         raise UserError(f"{path} is damaged, or holds more than arrays ({error})") from error
 
@@ -183,7 +183,7 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
     except ImportError as error:
         raise UserError(f"{path} needs the Python package safetensors: pip install safetensors") from error
     try:
-        return _real(safetensors.numpy.load_file(path))
+        return _float_arrays(safetensors.numpy.load_file(path))
     except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
         raise UserError(f"{path} is no safetensors file of float arrays that NumPy has ({error})") from error
 
@@ -202,11 +202,11 @@ def read_pytorch(path: Path) -> dict[str, np.ndarray]:
     content = content.get("state_dict", content) if isinstance(content, dict) else content
     if not isinstance(content, dict) or not all(isinstance(one, torch.Tensor) for one in content.values()):
         raise UserError(f"{path} holds no state_dict; {remedy}")
-    return _real({str(name): one.double().numpy() for name, one in content.items() if one.is_floating_point()})
+    return _float_arrays({str(name): one.double().numpy() for name, one in content.items() if one.is_floating_point()})
 
 
-def _real(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays of floating-point numbers; what frameworks count beside them is left out."""
+def _float_arrays(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays of floating-point numbers, without the counters that frameworks store beside them."""
     return {name: array for name, array in arrays.items() if array.dtype.kind == "f"}
 
 

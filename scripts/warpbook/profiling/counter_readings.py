@@ -12,7 +12,7 @@ _ROUNDING = 1e-3  # nvprof prints averages of rates outside their own extremes, 
 
 
 @dataclass(frozen=True)
-class _Launch:
+class _LaunchFacts:
     number: int
     kernel: str
     launches: int | None
@@ -24,7 +24,7 @@ class Readings:
 
     def __init__(self, origin: str) -> None:
         self._origin = origin
-        self._launches: dict[Hashable, _Launch] = {}
+        self._launches: dict[Hashable, _LaunchFacts] = {}
         self._readings: dict[tuple[int, str], tuple[str, float | None]] = {}
         self.words: set[str] = set()
         """Counters whose reading is a word: none of their rows is kept."""
@@ -35,7 +35,7 @@ class Readings:
         ValueError for what is no name of a kernel, and for another number of launches than before.
         """
         reject_strange_name(clean(kernel))
-        new = _Launch(len(self._launches), clean(kernel), launches, shape)
+        new = _LaunchFacts(len(self._launches), clean(kernel), launches, shape)
         known = self._launches.setdefault(key, new)
         if (known.kernel, known.launches) != (new.kernel, launches):
             raise ValueError(

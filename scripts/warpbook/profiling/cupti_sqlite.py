@@ -103,7 +103,7 @@ def _nvprof_sources(strings: dict[int, str]) -> list[_Source]:
     def kernel(label: Label) -> tuple[str, str]:
         return "kernel", clean(demangle(strings.get(label, ""))) or f"kernel {label}"
 
-    def marked(label: Label) -> tuple[str, str]:
+    def range_label(label: Label) -> tuple[str, str]:
         return "range", clean(strings.get(label, "")) or f"range {label}"
 
     # A range is two markers of one id, its start (flag 2) with a name and its end (flag 4) without.
@@ -119,7 +119,7 @@ def _nvprof_sources(strings: dict[int, str]) -> list[_Source]:
         _Source("CUPTI_ACTIVITY_KIND_MEMSET", "1", lambda _: ("memset", "[CUDA memset]"), _COPY),
         _Source("CUPTI_ACTIVITY_KIND_RUNTIME", "cbid", _call_label(RUNTIME, "runtime"), _CALL),
         _Source("CUPTI_ACTIVITY_KIND_DRIVER", "cbid", _call_label(DRIVER, "driver"), _CALL),
-        _Source("CUPTI_ACTIVITY_KIND_MARKER", "name", marked, {}, end="stop", rows=markers),
+        _Source("CUPTI_ACTIVITY_KIND_MARKER", "name", range_label, {}, end="stop", rows=markers),
     ]
 
 
@@ -127,11 +127,11 @@ def _nsys_sources(strings: dict[int, str]) -> list[_Source]:
     def kernel(label: Label) -> tuple[str, str]:
         return "kernel", clean(strings.get(label, "")) or f"kernel {label}"
 
-    def called(label: Label) -> tuple[str, str]:
+    def call_label(label: Label) -> tuple[str, str]:
         name = clean(strings.get(label, "")) or f"call {label}"
         return activity_kind(name, api=True), name
 
-    def marked(label: Label) -> tuple[str, str]:
+    def range_label(label: Label) -> tuple[str, str]:
         text = strings.get(label, "") if isinstance(label, int) else str(label or "")
         return "range", clean(text) or "unnamed range"
 
@@ -141,8 +141,8 @@ def _nsys_sources(strings: dict[int, str]) -> list[_Source]:
         _Source("CUPTI_ACTIVITY_KIND_KERNEL", "demangledName", kernel, _KERNEL),
         _Source("CUPTI_ACTIVITY_KIND_MEMCPY", "copyKind", _copy_label, _COPY),
         _Source("CUPTI_ACTIVITY_KIND_MEMSET", "1", lambda _: ("memset", "[CUDA memset]"), _COPY),
-        _Source("CUPTI_ACTIVITY_KIND_RUNTIME", "nameId", called, _CALL),
-        _Source("NVTX_EVENTS", "coalesce(text, textId)", marked, {}, where=ranges),
+        _Source("CUPTI_ACTIVITY_KIND_RUNTIME", "nameId", call_label, _CALL),
+        _Source("NVTX_EVENTS", "coalesce(text, textId)", range_label, {}, where=ranges),
     ]
 
 
@@ -228,7 +228,7 @@ def _device(database: sqlite3.Connection, tables: set[str]) -> str:
 def _check_source(database: sqlite3.Connection, source: _Source, tool: _Tool, origin: str) -> _Source:
     """The source without the details that its table lacks, once every event is known to end after its start."""
 
-    def given(expression: str) -> bool:
+    def has_columns(expression: str) -> bool:
         try:
             database.execute(f"SELECT {expression} {source.query} LIMIT 0")
         except sqlite3.OperationalError as error:
@@ -248,7 +248,7 @@ def _check_source(database: sqlite3.Connection, source: _Source, tool: _Tool, or
     if wrong:
         name = source.known(wrong[0])[1]
         raise UserError(f"{origin}: {source.table}: an event of {name[:80]} has no times, or ends before its start")
-    return replace(source, details={key: of for key, of in source.details.items() if given(of)})
+    return replace(source, details={key: of for key, of in source.details.items() if has_columns(of)})
 
 
 def _sums(database: sqlite3.Connection, source: _Source) -> Iterator[tuple[str, str, int, int, int, int]]:

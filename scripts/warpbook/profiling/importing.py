@@ -22,7 +22,7 @@ from warpbook.profiling import (
     printed_times,
     profile_text,
 )
-from warpbook.profiling.printed_tables import Part
+from warpbook.profiling.printed_tables import PrintedRun
 from warpbook.profiling.printed_times import KERNEL_SUMS
 from warpbook.profiling.profile_schema import Profile, Row, activity_group
 from warpbook.runs import tables
@@ -173,7 +173,7 @@ def _read_lines(lines: list[str], origin: str, first_line: int) -> Profile:
     if len(parts) > 1:
         raise _several(parts, origin)
     if not parts:
-        raise _nothing(lines, origin, first_line)
+        raise _no_profile_error(lines, origin, first_line)
     profile = parts[0].read()
     warned = [str(number) for number, line in enumerate(lines, first_line) if _WARNING.match(line)]
     if not warned:
@@ -182,13 +182,13 @@ def _read_lines(lines: list[str], origin: str, first_line: int) -> Profile:
     return replace(profile, what=f"{profile.what}, with warnings of the profiler (line {where})")
 
 
-def _several(parts: Sequence[Part], origin: str) -> UserError:
+def _several(parts: Sequence[PrintedRun], origin: str) -> UserError:
     ordered = sorted(parts, key=lambda part: part.first)
     held = "; ".join(f"{part.what}, --lines {part.first}-{part.last}" for part in ordered)
     return UserError(f"{origin} holds {len(parts)} profiles: {held}: import one, by its lines")
 
 
-def _nothing(lines: Sequence[str], origin: str, first_line: int) -> UserError:
+def _no_profile_error(lines: Sequence[str], origin: str, first_line: int) -> UserError:
     for pattern, what in _OTHER_TEXTS:
         for number, line in enumerate(lines, first_line):
             if match := re.search(pattern, line):

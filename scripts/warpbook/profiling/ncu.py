@@ -6,7 +6,7 @@ from functools import partial
 
 from warpbook.common.errors import UserError
 from warpbook.profiling.counter_readings import Readings
-from warpbook.profiling.printed_tables import Part, Table, find
+from warpbook.profiling.printed_tables import PrintedRun, ProfilerTable, find
 from warpbook.profiling.profile_schema import (
     Profile,
     clean,
@@ -43,7 +43,7 @@ class Word(Exception):
     """A metric whose value is no number, such as CachePreferNone."""
 
 
-class Reader:
+class ValueReader:
     """Reads the values of one file, whose numbers all have the same decimal mark."""
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -71,17 +71,17 @@ class Reader:
         return float(match[1].replace(",", ""))
 
 
-def device_of(capability: str) -> str:
-    """The device as a text names it that has no name of it, by its compute capability."""
+def device_label(capability: str) -> str:
+    """A device's description by its compute capability, for texts without its name."""
     return f"a GPU of compute capability {capability}" if capability else ""
 
 
-def parts(tables: Sequence[Table], origin: str) -> list[Part]:
+def parts(tables: Sequence[ProfilerTable], origin: str) -> list[PrintedRun]:
     """The profiles that tables of ncu's CSV make: each header begins one."""
     names = {"launches": "ncu CSV", "summary": "ncu summary as CSV"}
     readers = {"launches": _read_launches, "summary": _read_summary}
     return [
-        Part(names[table.kind], table.line, table.last, partial(readers[table.kind], table, origin))
+        PrintedRun(names[table.kind], table.line, table.last, partial(readers[table.kind], table, origin))
         for table in tables
         if table.kind in readers
     ]
@@ -98,7 +98,7 @@ def _shape(place: dict[str, str]) -> str:
     return f"{place['Grid Size']}x{place['Block Size']}" if place.get("Grid Size") and place.get("Block Size") else ""
 
 
-def _read_launches(table: Table, origin: str, shapes: bool = True) -> Profile:
+def _read_launches(table: ProfilerTable, origin: str, shapes: bool = True) -> Profile:
     """Nsight Compute's CSV, `--page raw` (a row a launch) or `--page details` (a row a metric).
 
     On the details page a metric's label needs its section to be told from others: `Occupancy/Achieved Occupancy`.
@@ -119,7 +119,7 @@ def _read_launches(table: Table, origin: str, shapes: bool = True) -> Profile:
     devices: dict[str, None] = {}
     numbers: dict[tuple[str, str], int] = {}
     values = [head == "Metric Value" if details else head not in _PLACE for head in heads]
-    reader = Reader(cell for _, cells in rows for cell, is_value in zip(cells, values, strict=False) if is_value)
+    reader = ValueReader(cell for _, cells in rows for cell, is_value in zip(cells, values, strict=False) if is_value)
     for number, cells in rows:
         place = dict(zip(heads, cells, strict=False))
         if not place["Kernel Name"] or not place["ID"].isdecimal():
@@ -128,7 +128,7 @@ def _read_launches(table: Table, origin: str, shapes: bool = True) -> Profile:
         launch = numbers.setdefault(key, len(numbers))
         with error_location(origin, number):
             readings.launch(key, place["Kernel Name"], shape=_shape(place) if shapes else "")
-        devices[place.get(DEVICE_NAME) or device_of(place.get("CC", ""))] = None
+        devices[place.get(DEVICE_NAME) or device_label(place.get("CC", ""))] = None
         if around := place.get(_RANGES, "").strip():
             ranges[launch] = clean(around)
         if details:
@@ -157,21 +157,21 @@ def _read_launches(table: Table, origin: str, shapes: bool = True) -> Profile:
 _SUMMARY_PLACE = ("Process ID", "Device", "Kernel Name", "Block Size", "Grid Size", "Context", "Stream")
 
 
-def _read_summary(table: Table, origin: str) -> Profile:
+def _read_summary(table: ProfilerTable, origin: str) -> Profile:
     """The CSV of `ncu --print-summary per-kernel`: a row for each metric over the launches of a kernel."""
     readings = Readings(origin)
     devices: dict[str, None] = {}
     if missing := [head for head in (*SPREAD_HEADS, "Metric Unit") if table.heads.count(head) != 1]:
         raise UserError(f"{origin}, line {table.line}: {table.heads.count(missing[0])} columns {missing[0]!r}, not one")
     rows = [(number, dict(zip(table.heads, cells, strict=True))) for number, cells in table.rows]
-    reader = Reader(row[head] for _, row in rows for head in SPREAD_HEADS)
+    reader = ValueReader(row[head] for _, row in rows for head in SPREAD_HEADS)
     for number, row in rows:
         if not row["Kernel Name"] or not row["Invocations"].isdecimal() or row["Invocations"].strip("0") == "":
             raise UserError(f"{origin}, line {number}: a row without a kernel's name or its number of invocations")
         place = tuple(row.get(name, "") for name in _SUMMARY_PLACE)
         with error_location(origin, number):
             key = readings.launch(place, row["Kernel Name"], int(row["Invocations"][:9]), _shape(row))
-        devices[device_of(row.get("CC", ""))] = None
+        devices[device_label(row.get("CC", ""))] = None
         metric = label(row["Metric Name"], row.get("Section Name", ""))
         add(readings, reader, origin, number, key, metric, row["Metric Unit"], [row[which] for which in SPREAD_HEADS])
     what = f"ncu summary as CSV ({len(readings)} kernels)"
@@ -180,7 +180,14 @@ def _read_summary(table: Table, origin: str) -> Profile:
 
 
 def add(
-    readings: Readings, reader: Reader, origin: str, line: int, key: object, metric: str, unit: str, texts: list[str]
+    readings: Readings,
+    reader: ValueReader,
+    origin: str,
+    line: int,
+    key: object,
+    metric: str,
+    unit: str,
+    texts: list[str],
 ) -> None:
     """Add one printed value, or least, most and average. UserError names the line of what is no value."""
     try:

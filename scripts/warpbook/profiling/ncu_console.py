@@ -9,8 +9,8 @@ from itertools import pairwise
 
 from warpbook.common.errors import UserError
 from warpbook.profiling.counter_readings import Readings
-from warpbook.profiling.ncu import SPREAD_HEADS, Reader, add, device_of, label
-from warpbook.profiling.printed_tables import FENCE, Part
+from warpbook.profiling.ncu import SPREAD_HEADS, ValueReader, add, device_label, label
+from warpbook.profiling.printed_tables import FENCE, PrintedRun
 from warpbook.profiling.profile_schema import Profile, error_location, reject_strange_name
 
 REMEDY = "print it with ncu --csv --page raw, or `ncu --import REPORT --csv --page raw` of its report"
@@ -36,7 +36,7 @@ _MOST_LINES = 5  # that a launch's line is broken into
 
 
 @dataclass
-class _Launch:
+class _PrintedLaunch:
     """The launch, or the kernel of so many launches, under whose line tables stand."""
 
     line: int
@@ -52,7 +52,7 @@ class _Launch:
 class _Run:
     first: int
     last: int = 0
-    launches: list[_Launch] = field(default_factory=list)
+    launches: list[_PrintedLaunch] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
 
@@ -114,7 +114,7 @@ def _cells(line: str, rule: str) -> list[str]:
     return [line[begin:end].strip() for begin, end in spans]
 
 
-def parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Part]:
+def parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[PrintedRun]:
     """The profiles in ncu's console text, one for each process. UserError names the line of what is wrong."""
     if not any(_SECTION.fullmatch(line) or _launch(line) for line in lines):
         return []
@@ -166,14 +166,16 @@ def parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Part]:
                     shape = (match["shape"] or "").strip()
                     key = (capability, match["kernel"], shape) if launches else number
                     runs[-1].launches.append(
-                        _Launch(number, key, match["kernel"], shape, launches, match["capability"] or capability)
+                        _PrintedLaunch(number, key, match["kernel"], shape, launches, match["capability"] or capability)
                     )
                     section, place = "", "section"
                 elif place in ("section", "table"):
                     raise ValueError(f"{line.strip()[:60]!r} stands where a {place} has to come")
     if rule:
         raise UserError(f"{origin}, line {opened}: the table that begins here is cut off: no dashes close it")
-    return [Part("ncu console text", run.first, run.last, partial(_profile, run, origin)) for run in runs if run.last]
+    return [
+        PrintedRun("ncu console text", run.first, run.last, partial(_profile, run, origin)) for run in runs if run.last
+    ]
 
 
 def _in_table(
@@ -208,14 +210,14 @@ def _profile(run: _Run, origin: str) -> Profile:
     """The counters of a run. A metric's label gets its section, as from the details page: `Occupancy/Achieved
     Occupancy`."""
     readings = Readings(origin)
-    reader = Reader(text for launch in run.launches for *_, texts in launch.rows for text in texts)
+    reader = ValueReader(text for launch in run.launches for *_, texts in launch.rows for text in texts)
     devices: dict[str, None] = {}
     for launch in run.launches:
         if not launch.rows:
             raise UserError(f"{origin}, line {launch.line}: a launch of {launch.kernel[:60]} without any counter")
         with error_location(origin, launch.line):
             key = readings.launch(launch.key, launch.kernel, launch.launches, launch.shape)
-        devices[device_of(launch.capability)] = None
+        devices[device_label(launch.capability)] = None
         for line, metric, unit, texts in launch.rows:
             add(readings, reader, origin, line, key, metric, unit, texts)
     what = f"ncu console text ({len(readings)} launches or kernels)"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from warpbook.common.errors import UserError
-from warpbook.profiling.printed_tables import FENCE, Part
+from warpbook.profiling.printed_tables import FENCE, PrintedRun
 from warpbook.profiling.profile_schema import (
     TIME_UNIT,
     Profile,
@@ -91,8 +91,8 @@ def _continues(name: str) -> bool:
     return opened or name in ("", "void") or name.endswith(",")
 
 
-def _joined(name: str, rest: str) -> str:
-    """A name that a line's end broke; ValueError where a blank may have stood there or not, inside of a word."""
+def _join_name(name: str, rest: str) -> str:
+    """A name joined from two lines; ValueError where it is unclear whether a blank belongs between them."""
     left, right = name.rstrip(), rest.strip()
     if not left or left.endswith(("(", "<", "::")) or right.startswith((")", ">", ",", "(", "<", "::")):
         return left + right
@@ -188,7 +188,7 @@ class _Console:
                 self.fail(number, f"{line.strip()[:60]!r} has not the columns {wanted}: one, or the header, was lost")
         elif self.row and _continues(self.row[1][-1].strip()) and self.grown < _NAME_LINES:
             try:
-                self.row[1][-1] = _joined(self.row[1][-1], line)
+                self.row[1][-1] = _join_name(self.row[1][-1], line)
             except ValueError as error:
                 self.fail(number - 1, str(error))
             self.grown += 1
@@ -249,7 +249,7 @@ def console_tables(lines: Sequence[str], first_line: int = 1) -> list[PrintedTab
     return text.tables
 
 
-def parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Part]:
+def parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[PrintedRun]:
     """The profiles in nvprof's console text, run by run: each has one table of the device's times, one of the API's."""
     found: list[list[PrintedTable]] = []
     tables = console_tables(lines, first_line)
@@ -264,7 +264,9 @@ def parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Part]:
             found.append([])
         found[-1].append(table)
     return [
-        Part("nvprof console text", run[0].header, run[-1].last, partial(_profile, run, lines, origin, first_line))
+        PrintedRun(
+            "nvprof console text", run[0].header, run[-1].last, partial(_profile, run, lines, origin, first_line)
+        )
         for run in found
     ]
 

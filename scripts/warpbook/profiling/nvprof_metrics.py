@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from warpbook.common.errors import UserError
 from warpbook.profiling.counter_readings import Readings
-from warpbook.profiling.printed_tables import FENCE, Part, Table, runs
+from warpbook.profiling.printed_tables import FENCE, PrintedRun, ProfilerTable, runs
 from warpbook.profiling.profile_schema import Profile, error_location, parse_number, reject_decimal_comma
 
 _HEADER = re.compile(r"\s*Invocations\s+(Metric|Event) Name\s.*")
@@ -25,7 +25,7 @@ Reading = tuple[int, str, str, bool, Sequence[str]]
 """A printed row: its line, the device, the kernel, whether it is an event's, and its cells."""
 
 
-def csv_parts(tables: Sequence[Table], origin: str) -> list[Part]:
+def csv_parts(tables: Sequence[ProfilerTable], origin: str) -> list[PrintedRun]:
     """The profiles that tables of counters as CSV make, run by run."""
     for table in tables:
         if table.kind == "each launch":
@@ -37,13 +37,13 @@ def csv_parts(tables: Sequence[Table], origin: str) -> list[Part]:
             for table in run
             for number, cells in table.rows
         ]
-        found.append(Part("nvprof's counters", run[0].line, run[-1].last, partial(_profile, rows, origin)))
+        found.append(PrintedRun("nvprof's counters", run[0].line, run[-1].last, partial(_profile, rows, origin)))
     return found
 
 
-def text_parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Part]:
+def text_parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[PrintedRun]:
     """The profiles in nvprof's tables of counters as text, run by run. UserError for a line in one that is no row."""
-    found: list[Part] = []
+    found: list[PrintedRun] = []
     forms: set[str] = set()  # of this run
     rows: list[Reading] = []
     form = device = kernel = ""
@@ -53,7 +53,7 @@ def text_parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[P
     def end_run() -> None:
         nonlocal rows
         if forms:
-            found.append(Part("nvprof's counters", header, last, partial(_profile, rows, origin)))
+            found.append(PrintedRun("nvprof's counters", header, last, partial(_profile, rows, origin)))
         rows = []
         forms.clear()
 

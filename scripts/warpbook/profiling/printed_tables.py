@@ -43,7 +43,7 @@ _LAST_BEFORE_NAME = re.compile(r"[A-Za-z_~\[(<]")
 
 
 @dataclass
-class Table:
+class ProfilerTable:
     """A table: its kind, its heads, and its rows, each with its line. `first` is the line of its caption, or `line`.
 
     kind: sums or trace (of times), launches or summary (ncu), counters (nvprof), or other: one that nobody reads.
@@ -75,7 +75,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Part:
+class PrintedRun:
     """What one tool printed in one run, from line `first` to `last`. `read` gives the profile that it is."""
 
     what: str
@@ -84,9 +84,9 @@ class Part:
     read: Callable[[], Profile]
 
 
-def runs(tables: Iterable[Table], key: Callable[[Table], str]) -> Iterator[list[Table]]:
+def runs(tables: Iterable[ProfilerTable], key: Callable[[ProfilerTable], str]) -> Iterator[list[ProfilerTable]]:
     """Tables of one tool, run by run: no run has two tables of the same key. Tables without a key are in any run."""
-    run: list[Table] = []
+    run: list[ProfilerTable] = []
     for table in tables:
         if key(table) and any(key(table) == key(other) for other in run):
             yield run
@@ -136,7 +136,7 @@ def _between_tabs(line: str) -> list[str]:
     return csv_cells(line, "\t")
 
 
-def _opened(number: int, line: str, below: str, report: str) -> Table | None:
+def _start_table(number: int, line: str, below: str, report: str) -> ProfilerTable | None:
     """The table whose heads a line has: between pipes, commas or tabs, or as columns; None for any other line."""
     if not report and not _SOME_HEAD.search(line):
         return None
@@ -157,7 +157,7 @@ def _opened(number: int, line: str, below: str, report: str) -> Table | None:
             kind = "other"
         if not kind or (columns and kind not in ("sums", "trace", "other")):
             continue
-        table = Table(kind, number, heads, split, report)
+        table = ProfilerTable(kind, number, heads, split, report)
         if kind in ("sums", "trace") and table.tool == "nvprof" and split is not csv_cells:
             continue  # its columns are read elsewhere
         if kind == "sums":
@@ -172,7 +172,7 @@ def _opened(number: int, line: str, below: str, report: str) -> Table | None:
     return None
 
 
-def _words(table: Table) -> Callable[[str], list[str]]:
+def _words(table: ProfilerTable) -> Callable[[str], list[str]]:
     """Sums leave no cell empty: words in their order, whatever became of the columns; the last cell takes the rest."""
     counts = [3 if head.lower() in _SHAPES else 1 for head in table.heads[:-1]]
 
@@ -184,7 +184,7 @@ def _words(table: Table) -> Callable[[str], list[str]]:
     return split
 
 
-def _columns(table: Table) -> Callable[[str], list[str]]:
+def _columns(table: ProfilerTable) -> Callable[[str], list[str]]:
     """A trace leaves cells empty: they stand under the dashes of their heads."""
 
     def split(line: str) -> list[str]:
@@ -196,7 +196,7 @@ def _columns(table: Table) -> Callable[[str], list[str]]:
     return split
 
 
-def _row(table: Table, lines: Sequence[str], place: int) -> tuple[list[str], int]:
+def _row(table: ProfilerTable, lines: Sequence[str], place: int) -> tuple[list[str], int]:
     """The cells of the row that begins at a place, and how many lines it takes: a quoted cell may hold line ends.
 
     csv.Error where they are no row of the table.
@@ -253,13 +253,13 @@ def _looks_like_a_row(line: str) -> bool:
     return False
 
 
-def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Table]:
+def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[ProfilerTable]:
     """The tables of a text that have heads above their rows: CSV, TSV, columns of words, columns between pipes.
 
     UserError with the line for one inside of a table that is no row, and for a row that is in no table.
     """
-    found: list[Table] = []
-    table: Table | None = None
+    found: list[ProfilerTable] = []
+    table: ProfilerTable | None = None
     blank = False  # since the last row
     report = unit = section = ""
     caption = taken = 0
@@ -276,12 +276,12 @@ def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Table]:
             table, blank, caption = None, True, number
             unit = (match[1] or "") if match.re is _CAPTION else ""
             report = next(filter(None, match.groups())) if match.re is _REPORT else ""
-        elif opened := _opened(number, line, below, report):
+        elif opened := _start_table(number, line, below, report):
             table, blank = opened, False
             table.unit, table.section, table.first, table.last = unit, section, caption or number, number
             unit, report, caption = "", "", 0
             found.append(table)
-        elif ";" in line and _opened(number, line.replace(";", ","), below, ""):
+        elif ";" in line and _start_table(number, line.replace(";", ","), below, ""):
             raise UserError(
                 f"{origin}, line {number}: cells between semicolons, as a spreadsheet with decimal commas saves them: "
                 "import the file that the profiler wrote"

@@ -5,7 +5,7 @@ from functools import partial
 
 from warpbook.common.errors import UserError
 from warpbook.profiling import printed_tables
-from warpbook.profiling.printed_tables import Part, Table
+from warpbook.profiling.printed_tables import PrintedRun, ProfilerTable
 from warpbook.profiling.profile_schema import (
     Profile,
     Row,
@@ -31,9 +31,9 @@ _OTHER_SECTIONS = ("CPU profiling", "Metric", "Event", "NVTX", "Unified Memory p
 _DEVICE_ROWS = {"CUDA_KERNEL", "MEMORY_OPER"}
 
 
-def parts(tables: Sequence[Table], origin: str) -> list[Part]:
+def parts(tables: Sequence[ProfilerTable], origin: str) -> list[PrintedRun]:
     """The profiles that tables of times make, run by run."""
-    found: list[Part] = []
+    found: list[PrintedRun] = []
     for table in tables:
         if table.rows and table.kind in ("sums", "trace") and table.tool == "nvprof":
             cells = table.rows[0][1]
@@ -42,13 +42,13 @@ def parts(tables: Sequence[Table], origin: str) -> list[Part]:
     for tool, what in (("nvprof", "nvprof CSV"), ("nsys", "nsys stats")):
         of_tool = [table for table in tables if table.kind in ("sums", "trace", "other") and table.tool == tool]
         found += [
-            Part(what, run[0].first, run[-1].last, partial(_read, run, origin, what))
+            PrintedRun(what, run[0].first, run[-1].last, partial(_read, run, origin, what))
             for run in printed_tables.runs(of_tool, _key)
         ]
     return found
 
 
-def _key(table: Table) -> str:
+def _key(table: ProfilerTable) -> str:
     """What a run of the tool prints one table of; empty for tables that are not read."""
     if table.kind == "trace":
         return (
@@ -59,11 +59,11 @@ def _key(table: Table) -> str:
     return "/".join(sorted({share_of for share_of, _ in _wholes(table)}))
 
 
-def _is_left_out(table: Table) -> bool:
+def _is_left_out(table: ProfilerTable) -> bool:
     return table.kind == "other" or table.section.startswith(_OTHER_SECTIONS)
 
 
-def _wholes(table: Table) -> list[tuple[str, str]]:
+def _wholes(table: ProfilerTable) -> list[tuple[str, str]]:
     """(what a row's share is of, its kind where the table says it) for each row of a table of sums."""
     roles = [role for role, _ in column_roles(table.heads)]
     if "Type" in table.heads:
@@ -88,7 +88,7 @@ def _wholes(table: Table) -> list[tuple[str, str]]:
     return [(whole, kind)] * len(table.rows)
 
 
-def _units(table: Table, origin: str) -> list[tuple[str, str]]:
+def _units(table: ProfilerTable, origin: str) -> list[tuple[str, str]]:
     """(role, unit) of each column, from its head, from nvprof's row of units, or from nsys' caption."""
     with error_location(origin, table.line):
         columns = list(column_roles(table.heads))
@@ -103,7 +103,7 @@ def _units(table: Table, origin: str) -> list[tuple[str, str]]:
     return [(name, unit or whole if name in ("total", "avg", "min", "max") else unit) for name, unit in columns]
 
 
-def _read(tables: Sequence[Table], origin: str, what: str) -> Profile:
+def _read(tables: Sequence[ProfilerTable], origin: str, what: str) -> Profile:
     """The profile that a run's tables make. UserError names the line of what is wrong."""
     events: list[Row] = []
     summaries: list[Row] = []
@@ -136,7 +136,7 @@ def _texts(columns: Sequence[tuple[str, str]], cells: Sequence[str]) -> dict[str
 
 
 def _read_trace(
-    table: Table, columns: Sequence[tuple[str, str]], origin: str, events: list[Row], devices: dict[str, None]
+    table: ProfilerTable, columns: Sequence[tuple[str, str]], origin: str, events: list[Row], devices: dict[str, None]
 ) -> list[str]:
     without_duration = []
     seen: dict[tuple[str, ...], int] = {}
@@ -155,7 +155,9 @@ def _read_trace(
     return [f"the event without a duration at line {number}" for number in without_duration]
 
 
-def _read_sums(table: Table, columns: Sequence[tuple[str, str]], origin: str, summaries: list[Row]) -> list[str]:
+def _read_sums(
+    table: ProfilerTable, columns: Sequence[tuple[str, str]], origin: str, summaries: list[Row]
+) -> list[str]:
     """Add a table's sums, each whole of them complete; gives what is left out."""
     groups: dict[tuple[str, str], list[SumRow]] = {}
     left_out: dict[str, None] = {}

@@ -21,7 +21,7 @@ def notes(compared: Comparison) -> str:
     if compared.outcome == NOT_COMPARABLE:
         reasons = "".join(f"- {device.upper()} times: {why}\n" for device, why in compared.obstacles.items())
         return f"**Not comparable**\n\n{reasons}\n{_heading(compared)}"
-    regressions, doubts = _firsts(_regressions(compared)), _firsts(_doubts(compared))
+    regressions, doubts = _first_by_place(_regressions(compared)), _first_by_place(_doubts(compared))
     doubts = {place: said for place, said in doubts.items() if place not in regressions}
     parts = [_part("Regressions", regressions), _part("Not decided", doubts)]
     if not any(parts):
@@ -31,7 +31,7 @@ def notes(compared: Comparison) -> str:
 
 def _heading(compared: Comparison) -> str:
     """Which runs these are, and the command that shows all of it."""
-    names = [catalog.name_of(run) for run in (compared.base, compared.head)]
+    names = [catalog.command_name(run) for run in (compared.base, compared.head)]
     command = f"snakemake --cores 1 compare --config base={shlex.quote(names[0])} head={shlex.quote(names[1])}"
     return f"{code(compared.head.run_id)} held against {code(compared.base.run_id)}. All of it: {code(command)}\n"
 
@@ -43,8 +43,8 @@ def _part(title: str, found: dict[tuple[str, ...], str]) -> str:
     return "".join([f"**{title}**\n\n", *shown]) if shown else ""
 
 
-def _firsts(told: Iterable[tuple[tuple[str, ...], str]]) -> dict[tuple[str, ...], str]:
-    """What is told first of each place."""
+def _first_by_place(told: Iterable[tuple[tuple[str, ...], str]]) -> dict[tuple[str, ...], str]:
+    """The first sentence about each place."""
     found: dict[tuple[str, ...], str] = {}
     for place, said in told:
         found.setdefault(place, said)

@@ -38,7 +38,7 @@ def failure_row(name: str, term: str, reason: str) -> Row:
 def _rows(ev: Evidence) -> Iterator[Row]:
     term = ev.submitted.term
     for name in (*term.earlier, FINAL, *term.optimizations):
-        judged, one = ev.submitted.judged(name), term.optimizations.get(name)
+        judged, one = ev.submitted.judge_file(name), term.optimizations.get(name)
         rule, person = claim_check(ev, name) if one else final_columns(ev) if name == FINAL else ("", "")
         times = ev.course.total(name, ev.largest, OP) if ev.submitted.variant(name) else None
         yield {
@@ -55,7 +55,7 @@ def _rows(ev: Evidence) -> Iterator[Row]:
             "person": person,
             "op_ms": times.value if times else None,
             "printed_op_ms": next(
-                (sum(run.op_ms) for run in ev.submitted.printed(name) if run.batch == ev.largest), None
+                (sum(run.op_ms) for run in ev.submitted.program_outputs(name) if run.batch == ev.largest), None
             ),
             "device": ev.device_name("gpu") if times else "",
         }
@@ -63,14 +63,14 @@ def _rows(ev: Evidence) -> Iterator[Row]:
 
 def claim_check(ev: Evidence, name: str) -> tuple[str, str]:
     """What a rule finds of an optimization's claim, and what is left to a person."""
-    judged = ev.submitted.judged(name)
+    judged = ev.submitted.judge_file(name)
     if judged.status == "missing":
         return "not handed in", ""
     if judged.status == "unsupported":
         return "not judged", f"whether it is right: {judged.words}"
     if not judged.right:
         return judged.verdict, _reading(ev, name)
-    shown = ev.submitted.shown(name)
+    shown = ev.submitted.code_evidence(name)
     held = [f"{one.word} in line {one.line}" for one in shown if one.line]
     absent = [one.word for one in shown if not one.line]
     left = [f"why its code has no {' and no '.join(absent)}"] if absent else []
@@ -87,7 +87,7 @@ def _reading(ev: Evidence, name: str) -> str:
 
 def final_columns(ev: Evidence) -> tuple[str, str]:
     """The same of the final file."""
-    judged, variant = ev.submitted.judged(FINAL), ev.submitted.variant(FINAL)
+    judged, variant = ev.submitted.judge_file(FINAL), ev.submitted.variant(FINAL)
     if not judged.right or variant is None:
         return judged.verdict, judged.words if judged.status == "unsupported" else ""
     found = final_submission_rules.final_rules(variant.code)

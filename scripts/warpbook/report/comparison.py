@@ -190,7 +190,7 @@ class Comparison:
             ratios = {
                 place: _total(self._times[0][place]) / _total(self._times[1][place])
                 for place in self.places
-                if (place.device, place.size) == (device, size) and self._unchanged(place.variant)
+                if (place.device, place.size) == (device, size) and self._is_unchanged(place.variant)
             }
             values = np.array(list(ratios.values()))
             middle = statistics.median(values) if len(values) else Estimate(1.0, 1.0, 1.0, 0)
@@ -204,7 +204,7 @@ class Comparison:
             drifts[device, size] = ComparisonDrift(middle, near, far, ratios)
         return drifts
 
-    def _unchanged(self, variant: str) -> bool:
+    def _is_unchanged(self, variant: str) -> bool:
         held = self.head.record["variants"].get(variant)  # a stranger's samples may be of none that its record has
         return held is not None and variant not in self.changes and not held["peer"]
 

@@ -28,15 +28,17 @@ def _best_line(ev: Evidence) -> str:
     if best is None or total is None:
         return f"best: none, no variant has a valid time for every {ev.case_word}"
     naive, library = (ev.ranking.naive, ev.ranking.best_peer) if best.device == "gpu" else (ev.ranking.naive_cpu, None)
-    compared = [words for other in (naive, library) if other and other != best and (words := _over(ev, best, other))]
+    compared = [
+        words for other in (naive, library) if other and other != best and (words := _comparison_words(ev, best, other))
+    ]
     words = (
         f"best: {best.stem}, {units.time(total.value)} for {ev.at_size(ev.largest)} on {ev.device_name(best.device)}"
     )
     return "; ".join([words, *compared])
 
 
-def _over(ev: Evidence, best: Variant, other: Variant) -> str:
-    """faster than direct: 18.9×."""
+def _comparison_words(ev: Evidence, best: Variant, other: Variant) -> str:
+    """How the best variant compares with another, for example `faster than direct: 18.9×`."""
     speedup = ev.times.total_speedup(best.name, ev.largest, over=other.name)
     if speedup is None:
         return ""
@@ -122,8 +124,8 @@ def _next_command(ev: Evidence) -> str:
     if ev.gpu_run is ev.local and ev.local.path.is_dir():
         return f"{SNAKEMAKE} archive  # keeps this run"
     if ev.study.variants:
-        cases = ev.config.cases_of(ev.name)
+        cases = ev.config.case_set_name(ev.name)
         for name, study in ev.config.studies.items():
-            if ev.config.cases_of(name) == cases and not (study.variants or study.course):
+            if ev.config.case_set_name(name) == cases and not (study.variants or study.course):
                 return f"{SNAKEMAKE} report --config study={name}  # compares every kernel on these {ev.case_word}s"
     return f".venv/bin/python scripts/new.py kernel mine --problem {ev.problem.name}  # starts a kernel of yours"

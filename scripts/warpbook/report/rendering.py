@@ -100,7 +100,7 @@ def _stylesheet() -> Markup:
 
 
 @dataclass(frozen=True)
-class Part:
+class DocumentPart:
     """The report or its supplement. front: what stands before the contents."""
 
     front: str
@@ -121,15 +121,15 @@ class Documents:
         self._ev, self._cover = ev, cover.cover_view(ev, made, commit, dirty)
 
     @cached_property
-    def _supplement_part(self) -> Part:
+    def _supplement_part(self) -> DocumentPart:
         return _part(self._ev, "sections/supplement.html.j2")
 
     @cached_property
-    def _report_part(self) -> Part:
+    def _report_part(self) -> DocumentPart:
         report = _part(self._ev, "report.html.j2", "sections/summary.html.j2")
         return _add_last_page(self._ev, report, self._supplement_part)
 
-    def _document(self, *parts: Part, others: list[dict[str, Any]], full_cover: bool) -> str:
+    def _document(self, *parts: DocumentPart, others: list[dict[str, Any]], full_cover: bool) -> str:
         return templates().get_template("document.html.j2").render(
             parts=parts, contents=split_columns(parts), others=others, full_cover=full_cover, cover=self._cover,
             stylesheet=_stylesheet(), name=self._ev.name, kind="report",
@@ -163,7 +163,7 @@ def submission_html(ev: Evidence, made: datetime, commit: str, dirty: bool | Non
     return shell.render(parts=[report], contents=contents, others=[], full_cover=True, kind="submission", **shown)
 
 
-def split_columns(parts: tuple[Part, ...]) -> tuple[list[dict[str, Any]], ...]:
+def split_columns(parts: tuple[DocumentPart, ...]) -> tuple[list[dict[str, Any]], ...]:
     """The headings of parts in COLUMNS columns of about one height; to have the stylesheet balance them would lay them
     out many times."""
     entries = [entry for part in parts for entry in part.headings]
@@ -180,22 +180,22 @@ def _height(entry: dict[str, Any]) -> float:
     return (1.5 if entry["level"] == 1 else 1) + len(entry["title"]) // COLUMN_CHARACTERS
 
 
-def _part(ev: Evidence, body: str, front: str = "") -> Part:
+def _part(ev: Evidence, body: str, front: str = "") -> DocumentPart:
     """A part by its templates, which share one environment: the front's headings come first."""
     headings = Headings()
     env = environment(ev, headings)
     first = env.get_template(front).render() if front else ""
-    return Part(Markup(first), Markup(env.get_template(body).render()), headings.entries)
+    return DocumentPart(Markup(first), Markup(env.get_template(body).render()), headings.entries)
 
 
-def _add_last_page(ev: Evidence, report: Part, supplement: Part) -> Part:
+def _add_last_page(ev: Evidence, report: DocumentPart, supplement: DocumentPart) -> DocumentPart:
     """The report with its last page, which says where it, or its supplement, has each deliverable."""
     titles = {entry["id"]: f"{entry['number']} {entry['title']}".strip() for entry in report.headings}
     titles |= {entry["id"]: f"{SUPPLEMENT}{entry['number']} {entry['title']}" for entry in supplement.headings}
     body = report.front + report.body + supplement.body
     headings = Headings(report.headings)
     last = environment(ev, headings).get_template("sections/deliverables.html.j2").render(titles=titles, body=body)
-    return Part(report.front, report.body + Markup(last), headings.entries)
+    return DocumentPart(report.front, report.body + Markup(last), headings.entries)
 
 
 def element_ids(document: str) -> set[str]:
@@ -213,10 +213,10 @@ def rewrite_links(file: str, document: str, there: set[str]) -> str:
     `pdf.COMPANION`."""
     beyond = there - element_ids(document)
 
-    def led(link: re.Match[str]) -> str:
+    def rewrite_link(link: re.Match[str]) -> str:
         return f'href="{COMPANION}{file}#{link[1]}"' if link[1] in beyond else link[0]
 
-    return re.sub(r'href="#([^"]+)"', led, document)
+    return re.sub(r'href="#([^"]+)"', rewrite_link, document)
 
 
 def to_html(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> str:

@@ -94,7 +94,7 @@ class Run:
 
     def check_all(self) -> "Run":
         """Itself, every table read now or, of an archive, before; UserError where one is damaged."""
-        proven = _verified(self) if self.path.is_file() else None
+        proven = _verify(self) if self.path.is_file() else None
         if proven is None and self.problem:
             raise UserError(self.problem)
         return proven or self
@@ -135,8 +135,8 @@ def find_archived(run_id: str, key: str, folder: Path = ARCHIVES, words: tuple[s
     return open_run(path)
 
 
-def name_of(run: Run, folder: Path = ARCHIVES) -> str:
-    """What names a run in a command: its id where it is an archived run, else its path."""
+def command_name(run: Run, folder: Path = ARCHIVES) -> str:
+    """A run's name on a command line: its id if it is archived, else its path."""
     return run.run_id if (folder / f"{run.run_id}.zip").exists() else str(run.path)
 
 
@@ -157,7 +157,7 @@ def runs_of_other_models(run: Run, network: str, folder: Path = ARCHIVES) -> lis
         name = other.device_name("gpu")
         if name == run.device_name("gpu") or name in found or not _is_comparable(run, other, network):
             continue
-        if proven := _verified(other):
+        if proven := _verify(other):
             found[name] = proven
     return list(found.values())
 
@@ -166,14 +166,14 @@ def earlier_runs_of_model(run: Run, network: str, folder: Path = ARCHIVES) -> li
     """The sound archived runs of a run's GPU model that ended before it, with a network of the same shapes, timed under
     the same protocol, the newest first."""
     older = (one for one in _earlier_runs(run, network, folder) if one.device_name("gpu") == run.device_name("gpu"))
-    return [proven for one in older if _is_comparable(run, one, network) and (proven := _verified(one))]
+    return [proven for one in older if _is_comparable(run, one, network) and (proven := _verify(one))]
 
 
 def find_newest(network: str, folder: Path = ARCHIVES) -> tuple[Run | None, list[str]]:
     """The newest archived run with a GPU that holds a network, and why others were passed over."""
     usable, refused = _runs_with_network(network, folder)
     for run in usable:
-        if proven := _verified(run):
+        if proven := _verify(run):
             return proven, refused
         refused.append(run.problem)
     return None, refused
@@ -181,7 +181,7 @@ def find_newest(network: str, folder: Path = ARCHIVES) -> tuple[Run | None, list
 
 def run_before(run: Run, network: str, folder: Path = ARCHIVES) -> Run | None:
     """The newest archived run with a GPU that holds a network and ended before `run`; None where there is none."""
-    return next((proven for one in _earlier_runs(run, network, folder) if (proven := _verified(one))), None)
+    return next((proven for one in _earlier_runs(run, network, folder) if (proven := _verify(one))), None)
 
 
 def _earlier_runs(run: Run, network: str, folder: Path) -> list[Run]:
@@ -209,7 +209,7 @@ def _runs_with_network(network: str, folder: Path) -> tuple[list[Run], list[str]
     return sorted(usable, key=lambda run: run.record["ended"], reverse=True), refused
 
 
-def _verified(run: Run) -> Run | None:
+def _verify(run: Run) -> Run | None:
     """An archive that can be used; None where it cannot.
 
     To read it whole and check it takes seconds. It is done once, not by every command: a mark stands for the archive's

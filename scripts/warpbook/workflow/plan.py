@@ -90,16 +90,16 @@ class Plan:
     @property
     def case_sets(self) -> list[str]:
         """What the cases of the chosen studies go by, each once: networks, and studies of other problems."""
-        return list(dict.fromkeys(map(self.config.cases_of, self.config.chosen_studies)))
+        return list(dict.fromkeys(map(self.config.case_set_name, self.config.chosen_studies)))
 
     @property
     def networks(self) -> list[str]:
         """Networks of the chosen studies, each once."""
         return [name for name in self.case_sets if name in self.config.networks]
 
-    def studies_of(self, cases: str) -> list[Study]:
-        """All studies, chosen or not, of a set of cases."""
-        return [study for name, study in self.config.studies.items() if self.config.cases_of(name) == cases]
+    def studies_with_cases(self, cases: str) -> list[Study]:
+        """All studies, chosen or not, that use a set of cases."""
+        return [study for name, study in self.config.studies.items() if self.config.case_set_name(name) == cases]
 
     @cached_property
     def profilers(self) -> list[str]:
@@ -111,10 +111,10 @@ class Plan:
 
     def sizes(self, cases: str) -> list[int]:
         """Sizes that any study wants of a set of cases, chosen or not: studies of one share what is measured."""
-        return sorted({size for study in self.studies_of(cases) for size in study.sizes})
+        return sorted({size for study in self.studies_with_cases(cases) for size in study.sizes})
 
-    def of_problem(self, cases: str) -> dict[str, Variant]:
-        """Variants of the problem that a set of cases is of."""
+    def problem_variants(self, cases: str) -> dict[str, Variant]:
+        """Variants of the problem that a set of cases belongs to."""
         problem = self.config.case_set(cases).problem
         return {name: one for name, one in self.variants.items() if one.problem.name == problem.name}
 
@@ -125,7 +125,7 @@ class Plan:
 
     def cases_for(self, variant: str) -> str:
         """The first of the chosen studies' sets of cases that a variant computes."""
-        return next((cases for cases in self.case_sets if variant in self.of_problem(cases)), "")
+        return next((cases for cases in self.case_sets if variant in self.problem_variants(cases)), "")
 
     def variants_for(self, network: str, device: str) -> list[str]:
         """Variants of a device that any chosen study wants of a set of cases, baselines before what builds on them.
@@ -134,9 +134,9 @@ class Plan:
         """
         wanted: set[str] = set()
         for name, study in self.config.chosen_studies.items():
-            if self.config.cases_of(name) == network:
+            if self.config.case_set_name(name) == network:
                 everything = not study.variants or (self.config.study == "all" and device == "gpu")
-                wanted.update(self.of_problem(network) if everything else study.variants or [])
+                wanted.update(self.problem_variants(network) if everything else study.variants or [])
         return [name for name in self.with_baselines(wanted) if self.variants[name].device == device]
 
     def course_files(self, network: str) -> list[str]:
@@ -145,7 +145,7 @@ class Plan:
         layers = self.config.case_set(network).cases
         return [
             name
-            for name, one in self.of_problem(network).items()
+            for name, one in self.problem_variants(network).items()
             if one.course and not all(one.unsupported(layer.at(ece408.BATCH)) for layer in layers)
         ]
 
@@ -161,14 +161,16 @@ class Plan:
         """GPU variants that no chosen study wants of a set of cases."""
         wanted = self.variants_for(network, "gpu")
         return [
-            name for name, variant in self.of_problem(network).items() if variant.device == "gpu" and name not in wanted
+            name
+            for name, variant in self.problem_variants(network).items()
+            if variant.device == "gpu" and name not in wanted
         ]
 
     @property
     def variants_to_build(self) -> list[str]:
         """Variants to build of the chosen studies' problems: with CUDA C++, for the GPU and with files that could not be
         read, or with C++ where the CPU is measured on."""
-        wanted = {name for cases in self.case_sets for name in self.of_problem(cases)}
+        wanted = {name for cases in self.case_sets for name in self.problem_variants(cases)}
         return [
             name
             for name, variant in self.variants.items()
@@ -191,7 +193,7 @@ class Plan:
             return sizes
         if network not in self.config.networks:
             return []
-        named = [study.programs for study in self.studies_of(network)]
+        named = [study.programs for study in self.studies_with_cases(network)]
         wanted = self.is_framework(variant) or any(names is None or variant in names for names in named)
         return sizes[-1:] if wanted or header.device == "cpu" else []
 
@@ -222,7 +224,7 @@ class Plan:
             return sizes[-1:] if wanted else []
         if not sizes:
             return []
-        drawn = [study.timeline for study in self.studies_of(network) if study.timeline]
+        drawn = [study.timeline for study in self.studies_with_cases(network) if study.timeline]
         also = {one.size for one in drawn if variant in self.with_baselines([one.variant])}
         return sorted({*sizes, *also})
 
@@ -234,7 +236,7 @@ class Plan:
 
     def _submission_variants(self, network: str) -> set[str]:
         """Variants whose programs a study of a network shows as its submission."""
-        return {name for study in self.studies_of(network) for name in study.show_profile_of}
+        return {name for study in self.studies_with_cases(network) for name in study.show_profile_of}
 
     def weight_sets(self, network: str) -> list[str]:
         """Weight sets of a network that are here; none of cases without a network."""
@@ -254,7 +256,7 @@ class Plan:
         return {name: self._gpu_source(name, study) for name, study in self.config.chosen_studies.items()}
 
     def _gpu_source(self, name: str, study: Study) -> GpuSource:
-        gpu, cases = self.config.gpu, self.config.cases_of(name)
+        gpu, cases = self.config.gpu, self.config.case_set_name(name)
         if gpu == "none":
             return GpuSource(None, None, "the configuration asks for no GPU times (gpu: none)")
         if gpu in ("auto", "live"):

@@ -32,11 +32,11 @@ def is_of_cuda(name: str) -> bool:
         return bool(_RUNTIME.match(word)) or word.startswith("__")
     if _RUNTIME.match(word):
         return re.search(rf"\b{word}\b", _headers()) is not None  # an enumerator has no more than its name
-    return word in _declared()
+    return word in _declared_names()
 
 
 @functools.cache
-def _declared() -> frozenset[str]:
+def _declared_names() -> frozenset[str]:
     return frozenset(name for groups in _DECLARATIONS.findall(_headers()) for name in groups if name)
 
 

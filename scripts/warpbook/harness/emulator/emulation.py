@@ -269,7 +269,7 @@ def _make(folder: Path, races: bool) -> None:
     header = folder / HEADER.name
     jobs = [(*_options(races), "-x", "c++-header", str(header), "-o", f"{header}.gch")]
     # Our own accesses are none of a kernel's.
-    options = (*FLAGS, *_halves(), "-O2", "-DEMULATOR_RACES") if races else _options(races)
+    options = (*FLAGS, *_f16c_options(), "-O2", "-DEMULATOR_RACES") if races else _options(races)
     jobs += [(*options, "-c", str(folder / name), "-o", str(folder / f"{name}.o")) for name in own_sources(races)]
     for job in jobs:
         cpp_compiler.run_compiler([str(compiler()), *job], folder, False, "the emulator does not compile")
@@ -277,11 +277,11 @@ def _make(folder: Path, races: bool) -> None:
 
 def _options(races: bool) -> tuple[str, ...]:
     """What sources are compiled with, and with sanitizers on what they are linked with."""
-    return (*FLAGS, *_halves(), *((*ACCESSES, "-DEMULATOR_RACES") if races else SANITIZERS))
+    return (*FLAGS, *_f16c_options(), *((*ACCESSES, "-DEMULATOR_RACES") if races else SANITIZERS))
 
 
 @functools.cache
-def _halves() -> tuple[str, ...]:
+def _f16c_options() -> tuple[str, ...]:
     """The option for instructions that convert half precision, where this processor has them."""
     with contextlib.suppress(OSError):
         if re.search(r"^flags\b.*\bf16c\b", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
@@ -361,9 +361,9 @@ class EmulatedKernels:
 
         return call
 
-    def sample(self, blocks: int) -> None:
-        """From now on run so many blocks of each launch."""
-        self._library.emulator_sample(blocks)
+    def sample(self, blocks: int, images: int) -> None:
+        """From now on run so many blocks of each launch of a call on a batch; of thousands of launches, some."""
+        self._library.emulator_sample(blocks, images)
 
     @property
     def launches(self) -> int:
@@ -458,10 +458,10 @@ def allocate(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
 def with_lines(words: str, library: Path) -> str:
     """What races.cpp says, each place of an instruction in the library, `@` and a hexadecimal number, as a line of the
     source."""
-    return re.sub(r"@([0-9a-f]+)", lambda place: _line_of(library, place[1]), words)
+    return re.sub(r"@([0-9a-f]+)", lambda place: _source_line(library, place[1]), words)
 
 
-def _line_of(library: Path, place: str) -> str:
+def _source_line(library: Path, place: str) -> str:
     program = shutil.which("addr2line")
     if program is None:
         return "a line that addr2line would tell (apt-get install binutils)"

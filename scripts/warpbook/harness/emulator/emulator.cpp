@@ -301,20 +301,21 @@ EMULATOR_UNWATCHED static bool all_have_come(const Fiber& last)
     }
     if ((come & last.mask & alive) != (last.mask & alive)) return false;
     last.work(Lanes{fibers + first, come}, last.line);
-    races::meet_in_warp(first, come);
+    races::meet_in_warp(first, come, last.orders_memory);
     for (unsigned i = 0; i < WARP && first + i < threads; ++i)
         if (come >> i & 1 && fibers[first + i].state == State::WARP) made_ready(fibers[first + i]);
     return true;
 }
 
 // Wait for the lanes of a mask. Whoever comes last does `work` for all. Lanes that left the kernel are not waited for.
-void together(unsigned mask, int line, void* given, void (*work)(Lanes, int line))
+void together(unsigned mask, int line, void* given, void (*work)(Lanes, int line), bool orders_memory)
 {
     if (mask && !(mask >> lane() & 1)) stop("a lane takes part in a warp's operation whose mask leaves it out", line);
     current->mask = mask;
     current->given = given;
     current->line = line;
     current->work = work;
+    current->orders_memory = orders_memory;
     const bool early = !mask || (mask == ~0u && ready_beside(*current) > 1);  // others of the warp are yet to run
     if (early || !all_have_come(*current)) wait(State::WARP, line);
 }
@@ -469,7 +470,15 @@ EMULATOR_UNWATCHED static void run_block()
 }
 
 unsigned sampled, launches;
-constexpr unsigned MANY_LAUNCHES = 64;  // one for each image, perhaps: of each still the first, the last and others
+static unsigned images;  // of the call whose launches are sampled
+constexpr unsigned MANY_LAUNCHES = 64, SOME_LAUNCHES = 101, LAST_IMAGES = 16;
+
+// Whether blocks of this launch run. Of many, one for each image perhaps, or as many for each: those of the last images, where
+// an index may overflow, and of others some.
+static bool is_sampled()
+{
+    return launches <= MANY_LAUNCHES || launches % SOME_LAUNCHES == 0 || (launches - 1) % images + LAST_IMAGES >= images;
+}
 
 // The number of the block that runs as so manieth of a launch: all in order, or some of the first, the last and others.
 static size_t block_at(size_t place, size_t blocks)
@@ -499,7 +508,7 @@ EMULATOR_UNWATCHED void run_grid(dim3 grid, dim3 block, size_t shared_bytes, voi
     in_kernel = true;
     const size_t blocks = (size_t)grid.x * grid.y * grid.z;
     if (++launches == MANY_LAUNCHES && sampled) sampled = std::min(sampled, 4u);
-    const size_t run = sampled ? std::min<size_t>(blocks, sampled) : blocks;
+    const size_t run = !sampled ? blocks : is_sampled() ? std::min<size_t>(blocks, sampled) : 0;
     for (size_t i = 0; i < run; ++i) {
         const size_t b = block_at(i, blocks);
         blockIdx = {unsigned(b % grid.x), unsigned(b / grid.x % grid.y), unsigned(b / grid.x / grid.y)};
@@ -512,5 +521,8 @@ EMULATOR_UNWATCHED void run_grid(dim3 grid, dim3 block, size_t shared_bytes, voi
 
 }  // namespace emulator
 
-extern "C" void emulator_sample(unsigned blocks) { emulator::sampled = blocks, emulator::launches = 0; }
+extern "C" void emulator_sample(unsigned blocks, unsigned images)
+{
+    emulator::sampled = blocks, emulator::launches = 0, emulator::images = std::max(1u, images);
+}
 extern "C" unsigned emulator_launches() { return emulator::launches; }

@@ -90,7 +90,7 @@ void begin_launch();
 void end_launch();
 void new_block();
 void barrier();
-void meet_in_warp(unsigned first, unsigned come);
+void meet_in_warp(unsigned first, unsigned come, bool orders_memory);
 void arrive_at(unsigned number);
 void complete(unsigned number);
 void leave(unsigned number);
@@ -116,7 +116,7 @@ inline void begin_launch() {}
 inline void end_launch() {}
 inline void new_block() {}
 inline void barrier() {}
-inline void meet_in_warp(unsigned, unsigned) {}
+inline void meet_in_warp(unsigned, unsigned, bool) {}
 inline void arrive_at(unsigned) {}
 inline void complete(unsigned) {}
 inline void leave(unsigned) {}
@@ -148,6 +148,7 @@ struct Fiber {
     unsigned number;  // of the barrier where it waits, if that has one
     void* given;    // what it brings to that operation, or the mbarrier where it waits
     void (*work)(Lanes, int line);
+    bool orders_memory;  // that operation
 };
 
 struct Lanes {  // what a warp's operation sees when all have come
@@ -184,8 +185,9 @@ inline unsigned lane() { return thread_number() % WARP; }
 unsigned lanes_of(unsigned first, bool (*is)(const Fiber&));
 
 // Wait for the lanes of a mask. Whoever comes last does `work` for all. Lanes that left the kernel are not waited for.
-// A mask of 0 stands for those that come before no thread of the block can go on.
-void together(unsigned mask, int line, void* given, void (*work)(Lanes, int line));
+// A mask of 0 stands for those that come before no thread of the block can go on. Memory is ordered by barriers alone:
+// shuffles, votes and products of tensor cores tell nobody what their lanes wrote.
+void together(unsigned mask, int line, void* given, void (*work)(Lanes, int line), bool orders_memory = false);
 
 // Shared memory of the running block: memory for each declaration, so that the sanitizer knows its ends.
 extern unsigned long block_number;

@@ -119,7 +119,7 @@ inline unsigned voted(unsigned mask, bool yes, int line)
     return mine.result;
 }
 
-inline void warp_barrier(unsigned mask, int line) { together(mask, line, nullptr, [](Lanes, int) {}); }
+inline void warp_barrier(unsigned mask, int line) { together(mask, line, nullptr, [](Lanes, int) {}, true); }
 
 // How many threads of a block say yes at a barrier.
 inline int counted(bool yes, int line)

@@ -156,7 +156,7 @@ def _call(instruction: str, named: Mapping[str, str]) -> str:
         if name.endswith(".shared.global") and len(given) == 4:
             function = "cp_async_filled"
         return f"emulator::ptx::{function}({', '.join(given)})"
-    made = _memory(name, words, operand) or _together(name, words, operand) or _arithmetic(name, words, operand)
+    made = _memory(name, words, operand) or _cooperative_call(name, words, operand) or _arithmetic(name, words, operand)
     if not made:
         raise UnknownInstructionError(instruction)
     return made
@@ -277,8 +277,8 @@ def _memory(name: str, words: list[str], operand: Callable[[str], str]) -> str:
     return f"({', '.join(stores)})"
 
 
-def _together(name: str, words: list[str], operand: Callable[[str], str]) -> str:
-    """What a warp's lanes or a block's threads do together, of which CUDA has functions."""
+def _cooperative_call(name: str, words: list[str], operand: Callable[[str], str]) -> str:
+    """The CUDA call for an instruction that a warp's lanes or a block's threads execute together; empty for others."""
     given = [operand(word) for word in words]
     shuffle = re.fullmatch(r"shfl\.sync\.(up|down|bfly|idx)\.b32", name)
     if shuffle and len(given) == 5:

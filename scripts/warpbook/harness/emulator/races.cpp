@@ -219,9 +219,10 @@ void barrier()
     for (unsigned i = 0; i < threads; ++i) seen[i].clear();
 }
 
-void meet_in_warp(unsigned first, unsigned come)
+void meet_in_warp(unsigned first, unsigned come, bool orders_memory)
 {
     resolve();
+    if (!orders_memory) return;
     std::vector<unsigned short> all;
     for (unsigned i = 0; i < WARP; ++i)
         if (come >> i & 1) join(all, row_of(first + i));
@@ -435,7 +436,8 @@ static std::string thread_of(const Access& one)
         else if (loses_update) words += "no atomic operation";
         else if (before.block != now.block) words += "blocks of one launch run in any order";
         else if ((now.kind | before.kind) & ATOMIC && !region.of_block) words += "no barrier or fence between them";
-        else words += threads <= WARP ? "no __syncwarp() between them" : "no __syncthreads() between them";
+        else if (same_warp(before, now)) words += threads <= WARP ? "no __syncwarp() between them" : "no __syncwarp() or __syncthreads() between them";
+        else words += "no __syncthreads() between them";
     }
     std::fflush(stdout);
     std::fprintf(stderr, "\nemulator: %s\n", words.c_str());

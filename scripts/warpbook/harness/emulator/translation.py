@@ -72,7 +72,7 @@ def _to_host(source: str, name: str, own: dict[str, str]) -> str:
             edits += _address_edits(cuda_ast.field(node, "value"), known)
         elif node.type in ("preproc_def", "preproc_function_def"):
             edits += _macro_edits(node)
-        elif node.type == "declaration" and _shared(node):
+        elif node.type == "declaration" and _is_shared(node):
             edits += _shared_declarations(node, name)
         elif node.type in ("while_statement", "do_statement", "for_statement"):
             edits += _loop(node)
@@ -185,8 +185,9 @@ def _address_edits(value: "Node | None", known: _Known) -> Iterator[Edit]:
 
 
 _MACRO_LAUNCH = re.compile(
-    r"(?P<kernel>(?:[\w:#]+|\([^()]*\)|\s*##\s*|<(?!<)[^<>;]*>)+)(?:\s|\\\n)*"
-    r"<<<(?P<config>.*?)>>>(?:\s|\\\n)*(?P<arguments>\w+|\()",
+    # From the beginning of a word, and nothing is given back: else a long text takes for ever.
+    r"(?<![\w:#])(?P<kernel>(?:[\w:#]++|\([^()]*\)|\s*##\s*|<(?!<)[^<>;]*>)++)(?:\s|\\\n)*+"
+    r"<<<(?P<config>.*?)>>>(?:\s|\\\n)*+(?P<arguments>\w+|\()",
     re.DOTALL,
 )
 
@@ -225,7 +226,7 @@ def _loop(loop: "Node") -> Iterator[Edit]:
     yield condition.end_byte, condition.end_byte, ")"
 
 
-def _shared(declaration: "Node") -> bool:
+def _is_shared(declaration: "Node") -> bool:
     return any(
         child.type == "type_qualifier" and cuda_ast.node_text(child) == "__shared__" for child in declaration.children
     )

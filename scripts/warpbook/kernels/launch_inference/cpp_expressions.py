@@ -129,7 +129,7 @@ def parse_expression(text: str) -> "Node | None":
     return None if made is None or root.has_error else made
 
 
-class Reader:
+class ExpressionReader:
     """Reads expressions whose names `lookup` knows, by name and the line where they stand.
 
     Not `has_stride`, a layer is taken to have stride 1 and no padding: H - K + 1 is H_out.
@@ -311,7 +311,7 @@ class Reader:
         given = dict(zip(function.parameters, values, strict=True))
         if function.integer:
             given = {name: value.as_integer() for name, value in given.items()}
-        inner = Reader(lambda name, where: given.get(name) or self._lookup(name, where), self._strided)
+        inner = ExpressionReader(lambda name, where: given.get(name) or self._lookup(name, where), self._strided)
         inner._depth = self._depth
         value = inner.value(function.body, line)
         return value.as_integer() if function.integer else value

@@ -123,7 +123,7 @@ class HostScope:
         self._claimed: set[str] = set()
         self.loops: dict[int, tuple[str, str]] = {}
         """The loops around a launch that count from 0, by where they stand: the number's name, and how many turns."""
-        self.reader = cpp.Reader(self.look_up, strided)
+        self.reader = cpp.ExpressionReader(self.look_up, strided)
         for name, extent in taken.items():
             if name in outside.known:
                 self._take(name, extent, outside.lines.get(name, 0))
@@ -136,10 +136,10 @@ class HostScope:
         if owner and member in _OF_DEVICE:
             self.notes.setdefault(name, f"{name} (line {line}) for {_OF_DEVICE[member]}, as an H100 has")
             return cpp.number(_OF_DEVICE[member])
-        if (counted := _COUNT.fullmatch(name)) and (count := self.names.count_of_array(self._array_of(counted[1]))):
+        if (counted := _COUNT.fullmatch(name)) and (count := self.names.count_of_array(self._find_array(counted[1]))):
             return cpp.symbolic(count)
         if shape := _OF_SHAPE.fullmatch(name):
-            if not (extent := self.names.extent_at_place(self._array_of(shape[1]), int(shape[2]))):
+            if not (extent := self.names.extent_at_place(self._find_array(shape[1]), int(shape[2]))):
                 return None
             self._take(name, extent, line)
             return self.known[name]
@@ -151,8 +151,8 @@ class HostScope:
         self._take(name, extent, line)
         return self.known[name]
 
-    def _array_of(self, name: str) -> str:
-        """The array that a tensor of the host's function is."""
+    def _find_array(self, name: str) -> str:
+        """The problem's array that a tensor of the host's function stands for."""
         return self._tensors.get(name) or self.names.find_array(name)
 
     def _take(self, name: str, extent: str, line: int) -> None:
@@ -186,7 +186,7 @@ class HostScope:
 
     def _enclosing(self, statement: "Node", launch: "Node") -> None:
         if statement.type in LOOPS:
-            counted = self._counted(statement)
+            counted = self._counted_loop(statement)
             self._forget(statement, "in a loop")
             if counted:
                 variable, name, turns = counted
@@ -201,7 +201,7 @@ class HostScope:
             elif inner.type == "declaration" and statement.type not in LOOPS:
                 self.declare(inner)
 
-    def _counted(self, loop: "Node") -> tuple[str, str, str] | None:
+    def _counted_loop(self, loop: "Node") -> tuple[str, str, str] | None:
         """(variable, the name that it gets in facts, turns) of `for (int n = 0; n < N; n++)`; None for other loops."""
         if loop.type != "for_statement":
             return None

@@ -10,16 +10,16 @@ from warpbook.kernels import sources
 
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\(([^)\n]*)\))?[ \t]+((?:[^\n]*\\\n)*[^\n]*)$", re.MULTILINE)
 _BY_FUNCTION = re.compile(r"\bcudaLaunchKernel\s*(?:<[^>]*>\s*)?\(")
-_CAST = re.compile(r"^\(\s*(?:const\s+)?void\s*\*?\s*\*?\s*\)|^reinterpret_cast<[^>]*>|^\(const void\*\)")
+_CAST = re.compile(r"^\(\s*(?:const\s+)?void\s*+\*?\s*+\*?\s*+\)|^reinterpret_cast<[^>]*>|^\(const void\*\)")
 _EXPANSIONS_MAX = 200
 
 
 def rewrite(text: str) -> str:
     """CUDA C++ in which launches in macros of the file, and calls of cudaLaunchKernel, are written as `<<<>>>`."""
-    return _launches_by_function(_expanded(text))
+    return _launches_by_function(_expand_macros(text))
 
 
-def _expanded(text: str) -> str:
+def _expand_macros(text: str) -> str:
     macros = {
         match[1]: ([each.strip() for each in match[3].split(",")] if match[2] else None, match[4].replace("\\\n", " "))
         for match in _MACRO.finditer(text)
@@ -42,13 +42,13 @@ def _expanded(text: str) -> str:
             opening = re.match(r"\s*\(", plain[end:])
             if not opening:
                 return text
-            end, given = _listed(text, end + opening.end())
-        made = _substituted(parameters or [], given, body)
+            end, given = _split_list(text, end + opening.end())
+        made = _substitute(parameters or [], given, body)
         text = text[: use.start()] + made + "\n" * text.count("\n", use.start(), end) + text[end:]
     return text
 
 
-def _substituted(parameters: list[str], given: list[str], body: str) -> str:
+def _substitute(parameters: list[str], given: list[str], body: str) -> str:
     values = dict(zip(parameters, given, strict=False))
     if parameters and parameters[-1].endswith("..."):
         name = parameters[-1].removesuffix("...") or "__VA_ARGS__"
@@ -56,7 +56,7 @@ def _substituted(parameters: list[str], given: list[str], body: str) -> str:
     return re.sub(r"\w+", lambda word: " ".join(values.get(word[0], word[0]).split()), body.replace("##", ""))
 
 
-def _listed(text: str, begin: int) -> tuple[int, list[str]]:
+def _split_list(text: str, begin: int) -> tuple[int, list[str]]:
     """Where a list in parentheses ends, behind which, and its items; `begin` is behind what opens it."""
     items: list[str] = []
     start, depth = begin, 0
@@ -76,7 +76,7 @@ def _listed(text: str, begin: int) -> tuple[int, list[str]]:
 
 def _launches_by_function(text: str) -> str:
     for match in reversed(list(_BY_FUNCTION.finditer(sources.without_comments(text)))):
-        end, given = _listed(text, match.end())
+        end, given = _split_list(text, match.end())
         if len(given) < 4:
             continue
         kernel = _CAST.sub("", given[0]).strip().strip("()").strip().lstrip("&").strip()

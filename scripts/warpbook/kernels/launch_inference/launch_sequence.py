@@ -31,7 +31,7 @@ class LaunchSequence:
             for place in part.pointer_places:
                 name = part.pointers[place][0]
                 if name in arrays and arrays[name] not in self._known and arrays[name] not in scratch:
-                    scratch[arrays[name]] = part.bytes_of(name)
+                    scratch[arrays[name]] = part.allocated_bytes(name)
         lines = ", ".join(f"{part.kernel} in line {part.line}" for part in self._parts)
         for name, size in scratch.items():
             if not size:

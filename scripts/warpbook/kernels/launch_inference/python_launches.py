@@ -92,7 +92,7 @@ def read(code: str, names: HostNames) -> PythonSource | None:
         if isinstance(target, ast.Name)
     }
     for node in ast.walk(tree):
-        kind = _called(node)
+        kind = _called_name(node)
         if kind not in _COMPILERS or not isinstance(node, ast.Call):
             continue
         keywords = {each.arg: each.value for each in node.keywords}
@@ -108,8 +108,8 @@ def read(code: str, names: HostNames) -> PythonSource | None:
     return None
 
 
-def _called(node: ast.AST) -> str:
-    """The last name of what a call calls."""
+def _called_name(node: ast.AST) -> str:
+    """The last name of the function that a call calls; empty for other nodes."""
     function = node.func if isinstance(node, ast.Call) else None
     return (
         function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
@@ -188,22 +188,22 @@ def _items(node: ast.expr, known: Mapping[str, ast.expr]) -> list[ast.expr]:
 
 
 def _fact(node: ast.expr, known: Mapping[str, ast.expr], names: HostNames) -> str | int | float:
-    made = ast.unparse(_resolved(node, known, names, 0))
+    made = ast.unparse(_resolve(node, known, names, 0))
     return int(made) if made.isdigit() else float(made) if re.fullmatch(r"\d+\.\d*", made) else made
 
 
 def _makes_array(value: ast.expr) -> bool:
     """Whether a value is an array's: what is called gives no number."""
-    return isinstance(value, ast.Call) and _called(value) not in {*_NUMBERS, "min", "max", "ceil"}
+    return isinstance(value, ast.Call) and _called_name(value) not in {*_NUMBERS, "min", "max", "ceil"}
 
 
-def _resolved(node: ast.expr, known: Mapping[str, ast.expr], names: HostNames, depth: int) -> ast.expr:
-    """An expression in a problem's own names. Raises UnreadableLaunch."""
+def _resolve(node: ast.expr, known: Mapping[str, ast.expr], names: HostNames, depth: int) -> ast.expr:
+    """An expression rewritten in the problem's own names. Raises UnreadableLaunch."""
     if depth > 30:
         raise UnreadableLaunch(f"`{ast.unparse(node)}` nests too deep")
 
     def inner(each: ast.expr) -> ast.expr:
-        return _resolved(each, known, names, depth + 1)
+        return _resolve(each, known, names, depth + 1)
 
     match node:
         case ast.Constant():
@@ -226,8 +226,8 @@ def _resolved(node: ast.expr, known: Mapping[str, ast.expr], names: HostNames, d
             return ast.BinOp(inner(left), sign, inner(right))
         case ast.UnaryOp(op=ast.USub() as sign, operand=operand):
             return ast.UnaryOp(sign, inner(operand))
-        case ast.Call(args=[one]) if _called(node) in _NUMBERS:
+        case ast.Call(args=[one]) if _called_name(node) in _NUMBERS:
             return inner(one)
-        case ast.Call(args=arguments) if _called(node) in ("min", "max", "ceil"):
-            return ast.Call(ast.Name(_called(node)), [inner(each) for each in arguments], [])
+        case ast.Call(args=arguments) if _called_name(node) in ("min", "max", "ceil"):
+            return ast.Call(ast.Name(_called_name(node)), [inner(each) for each in arguments], [])
     raise UnreadableLaunch(f"`{ast.unparse(node)}` is no extent, no array and no number known before")

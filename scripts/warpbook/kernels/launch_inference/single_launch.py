@@ -195,8 +195,8 @@ class LaunchInference:
         """The problem's array that a pointer is by the host's name for it; empty where it is none's."""
         return self.names.find_array(self.pointers[place][0]) if self.pointers[place][0] else ""
 
-    def bytes_of(self, variable: str) -> str | int:
-        """Bytes that the host allocates for a pointer; empty where it does not, or they are not known."""
+    def allocated_bytes(self, variable: str) -> str | int:
+        """Bytes that the host allocates for a pointer; empty where it allocates none or their number is unknown."""
         body = cuda_ast.field(self._launch.function, "body")
         for node in cuda_ast.walk(body) if body else ():
             function, listed = cuda_ast.field(node, "function"), cuda_ast.field(node, "arguments")

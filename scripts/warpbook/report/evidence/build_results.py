@@ -17,14 +17,14 @@ class BuildResults:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        return self._of("gpu")
+        return self._builds_for("gpu")
 
     @cached_property
     def host(self) -> pd.DataFrame:
         """Those of C++ for this machine's processor."""
-        return self._of("cpu")
+        return self._builds_for("cpu")
 
-    def _of(self, device: str) -> pd.DataFrame:
+    def _builds_for(self, device: str) -> pd.DataFrame:
         frame = self._scope.local.table(tables.BUILDS)
         return frame[frame.variant.isin([variant.name for variant in self._scope.compared_variants(device)])]
 

@@ -78,8 +78,8 @@ class CheckResults:
         """A variant's tests in sum; None where there are none."""
         return tally_checks(self.table[self.table.variant == variant])
 
-    def emulated(self, variant: str) -> CheckTally | None:
-        """The same of a GPU variant's source, run on the CPU of this machine; None where it was not."""
+    def emulator_tally(self, variant: str) -> CheckTally | None:
+        """The tests of a GPU variant on the CPU emulator, counted; None where it was not emulated."""
         tests = self._scope.local.table(tables.CORRECTNESS)
         emulated = (tests.network == self._scope.network.name) & (tests.device == "emulator")
         return tally_checks(tests[(tests.variant == variant) & emulated])

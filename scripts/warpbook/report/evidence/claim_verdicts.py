@@ -112,13 +112,13 @@ class ClaimVerdicts:
         places = list(self._places(claim, claim.where))
         for layer, size in [place for place in places if not variant.unsupported(place[0].at(place[1]))] or places:
             try:
-                figures.append(self._held_against(read(variant, baseline, layer, size), claim, layer, size))
+                figures.append(self._judge_value(read(variant, baseline, layer, size), claim, layer, size))
             except UndecidedClaim as why:
                 missing.append(str(why))
         if not figures:
             raise UndecidedClaim(missing[0])
         if claim.more_than:
-            figures = self._compared(variant, baseline, claim.more_than, claim.change, figures, read)
+            figures = self._compare_places(variant, baseline, claim.more_than, claim.change, figures, read)
         return tuple(figures), list(dict.fromkeys(missing))
 
     def _reader(self, quantity: str) -> Callable[[Variant, str, Case, int], ClaimValue]:
@@ -144,7 +144,7 @@ class ClaimVerdicts:
             raise UndecidedClaim(f"the study has no {self._scope.case_word} or size with {where.words}")
         return places
 
-    def _compared(
+    def _compare_places(
         self,
         variant: Variant,
         baseline: str,
@@ -153,7 +153,7 @@ class ClaimVerdicts:
         figures: list[ClaimValue],
         read: Callable[[Variant, str, Case, int], ClaimValue],
     ) -> list[ClaimValue]:
-        """Each figure against those of the places on which less is claimed, of its own size or layer."""
+        """Compare each value with those of the places for which less is claimed, at its own size or layer."""
         fields = where.model_fields_set
         compared = []
         for figure in figures:
@@ -168,7 +168,7 @@ class ClaimVerdicts:
             raise UndecidedClaim(f"the study has nothing with {where.words} to compare with")
         return compared
 
-    def _held_against(self, figure: ClaimValue, claim: Claim, layer: Case, size: int) -> ClaimValue:
+    def _judge_value(self, figure: ClaimValue, claim: Claim, layer: Case, size: int) -> ClaimValue:
         figure = replace(figure, layer=figure.layer or layer.name, size=figure.size or size)
         if claim.value is not None:
             low, high = claim.value.at_least, claim.value.at_most
@@ -194,12 +194,12 @@ class ClaimVerdicts:
         speedup = self._times.speedup(variant.name, layer.name, size, over=over, kind=kind)
         after = self._times.op(variant.name, layer.name, size, kind)
         if speedup is None or after is None:
-            raise UndecidedClaim(self._unmeasured(variant.name, over))
+            raise UndecidedClaim(self._no_value_reason(variant.name, over))
         ratio = speedup.ratio
         change = Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low, ratio.n)
         return ClaimValue(layer.name, size, after.value * ratio.value, after.value, change, speedup.paired, OPEN)
 
-    def _unmeasured(self, *names: str) -> str:
+    def _no_value_reason(self, *names: str) -> str:
         """Why two variants, or one, have no times to compare."""
         known = self._problems.table
         for name in names:
@@ -209,10 +209,10 @@ class ClaimVerdicts:
         return f"{' or '.join(dict.fromkeys(names))} has no such value in the cited runs"
 
     def _resource(self, quantity: str, variant: Variant, over: str) -> ClaimValue:
-        before, after = (self._of_main_kernel(quantity, name) for name in (over, variant.name))
+        before, after = (self._main_kernel_resource(quantity, name) for name in (over, variant.name))
         return ClaimValue("", 0, before, after, _exact(before, after), True, OPEN)
 
-    def _of_main_kernel(self, quantity: str, variant: str) -> float:
+    def _main_kernel_resource(self, quantity: str, variant: str) -> float:
         kernels = self._builds.kernels(variant)
         main = self._profiles.main_kernel(variant, set(kernels.kernel)) or self._scope.plan.variants[variant].kernel
         rows = kernels[kernels.kernel == main.partition("<")[0]]
@@ -222,7 +222,7 @@ class ClaimVerdicts:
 
     def _ratio(self, quantity: str, variant: Variant, layer: Case, size: int) -> ClaimValue:
         if quantity == "fma_share":
-            call = self._counted(variant.name, layer)
+            call = self._counted_call(variant.name, layer)
             share = counters.instruction_share([call], counters.FFMA)
             if share is None:
                 raise UndecidedClaim("the counters that it takes gave no reading")
@@ -231,7 +231,7 @@ class ClaimVerdicts:
         bound_ms = (self._times.memory_bound_ms if of_memory else self._times.fp32_bound_ms)(layer, size)
         time = self._times.op(variant.name, layer.name, size, "gpu")
         if time is None or bound_ms is None:
-            raise UndecidedClaim(self._unmeasured(variant.name))
+            raise UndecidedClaim(self._no_value_reason(variant.name))
         if quantity == "fp32_peak_share":
             assert self._scope.gpu_run is not None and self._scope.gpu_run.gpu is not None  # whence the bound is
             peak = self._scope.gpu_run.gpu["peak_gflop_per_s"]["fp32"]
@@ -242,11 +242,11 @@ class ClaimVerdicts:
     def _error(self, variant: Variant, over: str) -> ClaimValue:
         tests = self._checks.for_variant(variant.name)
         if tests is None or not tests.tests:
-            raise UndecidedClaim(self._unmeasured(variant.name))
+            raise UndecidedClaim(self._no_value_reason(variant.name))
         before = self._checks.for_variant(over) if over else None
         return ClaimValue("", 0, before.rel_l2_err if before else None, tests.rel_l2_err, None, True, OPEN)
 
-    def _counted(self, variant: str, layer: Case) -> counters.CountedCall:
+    def _counted_call(self, variant: str, layer: Case) -> counters.CountedCall:
         call = self._counters.calls.get((variant, layer.name))
         if call is None:
             raise UndecidedClaim(self._why_not_counted(variant))
@@ -257,14 +257,14 @@ class ClaimVerdicts:
             return reason
         if self._counters.table.empty:
             return "hardware counters were not read in this run"
-        failed = self._counters.failed((variant,))
+        failed = self._counters.failed_rows((variant,))
         if len(failed):
             return f"it was not read: {failed.reason.iloc[0]}"
         return f"no counters of {variant} were read on this network"
 
     def _counter(self, metric: str, variant: Variant, over: str, layer: Case) -> ClaimValue:
-        after = self._counted(variant.name, layer)
-        before = self._counted(over, layer) if over and over in self._scope.plan.variants else None
+        after = self._counted_call(variant.name, layer)
+        before = self._counted_call(over, layer) if over and over in self._scope.plan.variants else None
         values = [call.value(metric) if call else None for call in (before, after)]
         if values[1] is None or (before and values[0] is None):
             raise UndecidedClaim(f"the run did not read {counters.describe_metric(metric)}")

@@ -53,8 +53,8 @@ class CounterValues:
         """By variant its number in the roofline, from 1 on in the order of `counted`."""
         return {name: number for number, name in enumerate(dict.fromkeys(one.name for one, *_ in self.counted), 1)}
 
-    def failed(self, variants: tuple[str, ...] | None = None) -> pd.DataFrame:
-        """Rows of what could not be counted, of some variants where they are named."""
+    def failed_rows(self, variants: tuple[str, ...] | None = None) -> pd.DataFrame:
+        """Rows of counters that could not be read, of all variants or of those named."""
         frame = self.table[self.table.status != "ok"]
         return frame if variants is None else frame[frame.variant.isin(variants)]
 
@@ -70,7 +70,7 @@ class CounterValues:
     def uncounted(self) -> dict[str, list[str]]:
         """What kept counters from being read: {reason: the calls that it kept from it}."""
         places: dict[str, set[str]] = {}
-        for variant, layer, reason in self.failed()[["variant", "layer", "reason"]].itertuples(index=False):
+        for variant, layer, reason in self.failed_rows()[["variant", "layer", "reason"]].itertuples(index=False):
             # Of a reason that begins with the variant's name, which stands before it.
             places.setdefault(str(reason).removeprefix(f"{variant}: "), set()).add(f"{variant} on {layer}")
         return {reason: sorted(places[reason]) for reason in sorted(places)}
@@ -81,8 +81,8 @@ class CounterValues:
         asked = self.table[self.table.status == "ok"]
         return sorted(str(metric) for metric, values in asked.groupby("metric").value if values.isna().all())
 
-    def watched(self, variant: Variant) -> list[CounterChange]:
-        """The counter that a variant's header names, on each layer before and after; none where it was not read."""
+    def header_counter_changes(self, variant: Variant) -> list[CounterChange]:
+        """How the counter that a variant's header names changed on each layer; empty where it was not read."""
         metric, changes = counters.named_metric(variant.header.check), []
         for layer in self._scope.layer_names:
             before, after = (self.calls.get((name, layer)) for name in (variant.header.builds_on, variant.name))

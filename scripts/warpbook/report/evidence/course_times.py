@@ -62,7 +62,7 @@ class CourseTimes:
 
     def problems(self, variant: Variant) -> list[str]:
         """Why a file, or some of its times, has no figure; each reason once."""
-        run, emulated = self._scope.gpu_run, self._checks.emulated(variant.name)
+        run, emulated = self._scope.gpu_run, self._checks.emulator_tally(variant.name)
         if variant.read_error:
             return [variant.read_error]
         if emulated and emulated.failure:

@@ -53,12 +53,12 @@ class MissingData:
             {"variant": variant.name, "device": device, **problem}
             for device in ("gpu", "cpu")
             for variant in self._scope.compared_variants(device)
-            for problem in self._grouped(self._of_variant(variant))
+            for problem in self._group_rows(self._variant_lacks(variant))
         ]
         rows += [
             {"variant": f"{WHOLE}{one.name}", "device": "gpu", **problem}
             for one in whole_networks.discover().values()
-            for problem in self._grouped(self._of_network(one))
+            for problem in self._group_rows(self._network_lacks(one))
         ]
         return pd.DataFrame(rows, columns=["variant", "device", "layers", "sizes", "kinds", "status", "reason"])
 
@@ -76,8 +76,8 @@ class MissingData:
         """A variant's rows."""
         return self.table[self.table.variant == variant]
 
-    def _grouped(self, lacks: Iterable[_Lack]) -> Iterator[dict[str, Any]]:
-        """A row for all layers and sizes that lack the same times for the same reason, other numbers in it apart."""
+    def _group_rows(self, lacks: Iterable[_Lack]) -> Iterator[dict[str, Any]]:
+        """One row for all layers and sizes that lack the same times for the same reason; numbers in it may differ."""
         alike: dict[tuple[str, str], list[_Lack]] = {}
         for lack in lacks:
             alike.setdefault((lack.status, _NUMBER.sub("", lack.reasons[0])), []).append(lack)
@@ -98,8 +98,8 @@ class MissingData:
                     "reason": f"{first}; likewise, with other numbers, elsewhere" if others else first,
                 }
 
-    def _of_variant(self, variant: Variant) -> Iterator[_Lack]:
-        if problem := self._of_the_whole(variant):
+    def _variant_lacks(self, variant: Variant) -> Iterator[_Lack]:
+        if problem := self._variant_problem(variant):
             status, reason = problem
             yield _Lack("", None, (), status, (reason,))
             return
@@ -108,7 +108,7 @@ class MissingData:
         for layer, size in product(self._scope.layer_names, self._scope.sizes):
             there = series[(series.layer == layer) & (series["size"] == size)]
             if there.empty:
-                yield _Lack(layer, size, (), "not_measured", (self._held_by(variant.device),))
+                yield _Lack(layer, size, (), "not_measured", (self._no_time_reason(variant.device),))
             for lack in _lacks(layer, size, there):
                 told |= {*lack.reasons}
                 yield lack
@@ -118,23 +118,23 @@ class MissingData:
             if row["reason"] not in told:
                 yield _Lack("", row["size"], (PROGRAM,), row["status"], (row["reason"],))
 
-    def _of_network(self, one: Implementation) -> Iterator[_Lack]:
+    def _network_lacks(self, one: Implementation) -> Iterator[_Lack]:
         if reason := self._networks.omission_reasons.get(one.name):
             yield _Lack("", None, (), "stale" if self._networks.stale_reason(one) else "not_measured", (reason,))
         elif one in self._networks.recorded_implementations:
             for size in self._scope.sizes:
                 there = self._networks.outcomes(one.name, size)
                 if there.empty:
-                    yield _Lack("", size, (), "not_measured", (self._held_by("gpu"),))
+                    yield _Lack("", size, (), "not_measured", (self._no_time_reason("gpu"),))
                 yield from _lacks("", size, there)
 
-    def _held_by(self, device: str) -> str:
+    def _no_time_reason(self, device: str) -> str:
         run = self._scope.run_for(device)
         assert run is not None  # else nothing of a variant is there
         return f"the run {run.run_id} has no time of it"
 
-    def _of_the_whole(self, variant: Variant) -> tuple[str, str] | None:
-        """(status, reason) where nothing of a variant can be shown."""
+    def _variant_problem(self, variant: Variant) -> tuple[str, str] | None:
+        """(status, reason) where the report can show nothing of a variant; None where it can."""
         if variant.read_error:
             return "compile_failed", variant.read_error
         failed = self._builds.failed
@@ -142,7 +142,7 @@ class MissingData:
         if len(failed):
             words = failed.log.iloc[0].splitlines() or ["the compiler said nothing"]
             return "compile_failed", f"for {', '.join(failed.arch)}: {words[0]}"
-        emulated = self._checks.emulated(variant.name)
+        emulated = self._checks.emulator_tally(variant.name)
         if emulated and emulated.failure:
             return emulated.failure["status"], f"on the CPU emulator: {emulated.failure['reason']}"
         run = self._scope.run_for(variant.device)
@@ -151,7 +151,7 @@ class MissingData:
         if reason := self._selection.stale(variant):
             return "stale", f"recorded in {run.run_id}, but {reason}"
         if variant.name not in set(self._selection.summaries.variant):
-            return "not_measured", self._held_by(variant.device)
+            return "not_measured", self._no_time_reason(variant.device)
         return None
 
 

@@ -104,11 +104,11 @@ class ProfileValues:
     @cached_method
     def rows(self, variant: str, size: int, kinds: tuple[str, ...], weights: str = "") -> list[ProfileRow]:
         """A profile's rows by name, longest first: GPU_KINDS or API_KINDS."""
-        return self.summed(self.events(variant, size, weights=weights), kinds)
+        return self.sum_by_name(self.events(variant, size, weights=weights), kinds)
 
     @staticmethod
-    def summed(frame: pd.DataFrame, kinds: tuple[str, ...]) -> list[ProfileRow]:
-        """The same of any events."""
+    def sum_by_name(frame: pd.DataFrame, kinds: tuple[str, ...]) -> list[ProfileRow]:
+        """Time and calls of events of some kinds, summed by name, largest sum first."""
         events = frame[frame.kind.isin(kinds)]
         if events.empty:
             return []
@@ -149,11 +149,11 @@ class ProfileValues:
     @cached_method
     def launches(self, variant: str, size: int) -> list[KernelLaunches]:
         """The kernels of a profiled program, one for each kernel and launch shape, in order of first launch."""
-        return self.launched(self.events(variant, size), self._static_bytes(variant))
+        return self.group_launches(self.events(variant, size), self._static_bytes(variant))
 
     @staticmethod
-    def launched(frame: pd.DataFrame, static: "pd.Series[Any] | dict[str, int]") -> list[KernelLaunches]:
-        """The same of any events, with the static shared memory of the kernels that are known."""
+    def group_launches(frame: pd.DataFrame, static: "pd.Series[Any] | dict[str, int]") -> list[KernelLaunches]:
+        """Kernel launches of some events, grouped by kernel, grid and block. static: the kernels' static shared memory."""
         events = frame[frame.kind == "kernel"]
         rows = []
         shapes: Iterable[Any] = events.groupby(["name", "grid", "block"], sort=False)

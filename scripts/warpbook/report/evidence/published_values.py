@@ -55,8 +55,8 @@ class PublishedValues:
         ]
         found: dict[tuple[str, str, str, str, int], PublishedSpeedup] = {}
         for row in times[times.variant.isin(list(self._scope.plan.variants))].itertuples():
-            alike = times[[self._alike(row, other) for other in times.itertuples()]]
-            for over in self._below(str(row.variant)):
+            alike = times[[self._is_same_quantity(row, other) for other in times.itertuples()]]
+            for over in self._predecessors(str(row.variant)):
                 bases = alike[alike.variant == over]
                 if len(bases):
                     beside = bases[bases["where"] == row.where]
@@ -65,15 +65,15 @@ class PublishedValues:
                     break
         return list(found.values())
 
-    def _alike(self, row: Any, other: Any) -> bool:
+    def _is_same_quantity(self, row: Any, other: Any) -> bool:
         """Whether two published times are of one layer, size and set of weights."""
         weights = [_WEIGHTS.findall(one.note) for one in (row, other)]
         return (row.quantity, row.layer, row.size) == (other.quantity, other.layer, other.size) and (
             weights[0] == weights[1]
         )
 
-    def _below(self, name: str) -> list[str]:
-        """What a variant stands on, nearest first; of a GPU's starting point the CPU's."""
+    def _predecessors(self, name: str) -> list[str]:
+        """The variants that a variant builds on, nearest first; the CPU's starting point comes last."""
         known, above = self._scope.plan.variants, [name]
         while (name := known[above[-1]].header.builds_on) in known and name not in above:
             above.append(name)
@@ -95,8 +95,8 @@ class PublishedValues:
         """The size of ours that a published figure is held against: its own, or the largest."""
         return int(row.size) if row.size.isdigit() and int(row.size) in self._scope.sizes else self._scope.largest
 
-    def beside(self, row: Any) -> float | None:
-        """Our figure for a published one: the same variant and layer, at its size or the largest."""
+    def own_value(self, row: Any) -> float | None:
+        """Our own value for a published one: the same variant and layer, at its size or the largest."""
         name = row.variant
         if name in ("framework_cpu", "framework_gpu"):
             framework = self._programs.framework(name.removeprefix("framework_"))

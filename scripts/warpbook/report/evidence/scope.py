@@ -18,7 +18,7 @@ class Scope:
         self.config: Config = plan.config
         self.name = study
         self.study: Study = plan.config.studies[study]
-        self.network: Network | CaseSet = plan.config.case_set(plan.config.cases_of(study))
+        self.network: Network | CaseSet = plan.config.case_set(plan.config.case_set_name(study))
         self.source: GpuSource = plan.gpu_sources[study]
         self.local = local
         self.gpu_run: Run | None = local if self.source.device else self.source.archived
@@ -98,6 +98,6 @@ class Scope:
         asked for."""
         if device == "cpu" and self.missing_reason("cpu"):
             return []
-        names = self.plan.with_baselines(self.study.variants or self.plan.of_problem(self.network.name))
+        names = self.plan.with_baselines(self.study.variants or self.plan.problem_variants(self.network.name))
         compared = [self.plan.variants[name] for name in names]
         return [variant for variant in compared if variant.device == device]

@@ -114,8 +114,8 @@ class SubmissionEvidence:
         mine, over = self.variant(name), self.baseline(name)
         return bool(mine and over and _code_words(mine.code) == _code_words(over.code))
 
-    def shown(self, name: str) -> list[CodeEvidence]:
-        """The words that an optimization's code ought to hold."""
+    def code_evidence(self, name: str) -> list[CodeEvidence]:
+        """For each word that an optimization's code must contain, the first line that has it."""
         mine = self.variant(name)
         wanted = self.term.optimizations[name].code_must_contain
         return [CodeEvidence(word, first_line_with(word, mine.code)) for word in wanted] if mine else []
@@ -125,15 +125,15 @@ class SubmissionEvidence:
         mine = self.variant(name)
         return self.term.optimizations[name].worth(mine.code) if mine else 0
 
-    def printed(self, name: str) -> list[ProgramOutput]:
-        """What the course's program printed of a file, by the submission's own output; nothing here vouches for it."""
+    def program_outputs(self, name: str) -> list[ProgramOutput]:
+        """What the course's program printed for a file, read from the submission's own output; unverified."""
         path = PROJECT / WRITTEN / f"{name}.out"
         if name not in self.of.outputs:
             return []
         return program_output.parse_runs(path.read_text(encoding="utf-8", errors="replace"), len(self._scope.layers))
 
-    def elsewhere(self, run: ProgramOutput) -> bool:
-        """Whether a run's op times cannot hold the work: one is less than its layer's bytes need on the term's GPU."""
+    def is_impossibly_fast(self, run: ProgramOutput) -> bool:
+        """Whether one of a run's op times is below the time that its layer's bytes need on the term's GPU."""
         gpu = self.term.gpu
         kept = int(gpu.l2_mib * 2**20)
         least = (
@@ -141,7 +141,7 @@ class SubmissionEvidence:
         )
         return any(op < bound for op, bound in zip(run.op_ms, least, strict=True))
 
-    def judged(self, name: str) -> JudgedFile:
+    def judge_file(self, name: str) -> JudgedFile:
         """The verdict on one file."""
         file = self.of.files.get(name, "")
         if reason := self.of.refused.get(name):
@@ -151,27 +151,27 @@ class SubmissionEvidence:
             unread = "".join(f"; {why}" for of, why in self.of.refused.items() if of.startswith("folder "))
             return JudgedFile(name, file, "missing", f"the submission holds no {BASELINES.get(name, NAMES[0])}{unread}")
         if reason := self._unreadable(variant):
-            return self._failed(name, "compile_failed", reason)
+            return self._failed_file(name, "compile_failed", reason)
         failed = self._builds.failed
         failed = failed[failed.variant == name]
         if len(failed):
-            return self._failed(name, "compile_failed", _first_error(str(failed.log.iloc[0])))
-        return self._tested(name)
+            return self._failed_file(name, "compile_failed", _first_error(str(failed.log.iloc[0])))
+        return self._judge_tests(name)
 
-    def _tested(self, name: str) -> JudgedFile:
+    def _judge_tests(self, name: str) -> JudgedFile:
         tests = self._tests(name)
         rows = tests.to_dict("records")
         if failure := tables.first_failure(rows):
-            return self._failed(name, failure["status"], failure["reason"])
+            return self._failed_file(name, failure["status"], failure["reason"])
         unsupported = tests[tests.status == "unsupported"]
         note = self._in_its_words(name, str(unsupported.reason.iloc[0])) if len(unsupported) else ""
         compared = tests[tests.ok & tests.test.isin(COMPARED)]
         if compared.empty:
-            return self._failed(name, "unsupported", note or "it was not tested; the log says why")
+            return self._failed_file(name, "unsupported", note or "it was not tested; the log says why")
         right_in = set(compared.layer)
         if unjudged := [layer.name for layer in self._scope.layers if layer.name not in right_in]:
             why = f": {note}" if note else ""
-            return self._failed(name, "unsupported", f"{' and '.join(unjudged)} was not judged{why}")
+            return self._failed_file(name, "unsupported", f"{' and '.join(unjudged)} was not judged{why}")
         devices = {"emulator": "on the CPU, emulated", "gpu": "on the GPU"}
         where = " and ".join(words for device, words in devices.items() if (tests.device == device).any())
         sizes = tuple(sorted(set(compared["size"]), reverse=True))
@@ -186,7 +186,7 @@ class SubmissionEvidence:
         tests = self._scope.local.table(tables.CORRECTNESS)
         return tests[(tests.variant == name) & (tests.network == self._scope.network.name)]
 
-    def _failed(self, name: str, status: str, reason: str) -> JudgedFile:
+    def _failed_file(self, name: str, status: str, reason: str) -> JudgedFile:
         words = self._in_its_words(name, reason)
         return JudgedFile(name, self.of.files[name], status, words, place=self._place(words))
 

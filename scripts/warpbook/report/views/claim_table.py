@@ -101,14 +101,14 @@ def claims_by_verdict(ev: Evidence, variant: str) -> tuple[VerdictWords, ...]:
     judged = ev.claims.for_variant(variant)
     said = Counter(one.claim.says for one in judged)
 
-    def words_of(one: JudgedClaim) -> str:
-        """What was expected, and how that was tested where more than one test was made of it."""
+    def claim_text(one: JudgedClaim) -> str:
+        """What was expected, and how it was tested if more than one test was made."""
         if one.claim.says and said[one.claim.says] == 1:
             return _claim_words(one)
         return f"{_claim_words(one)}: {claim_words(one.claim)}".removeprefix(": ")
 
     by_verdict = {
-        verdict: tuple(words_of(one) for one in judged if one.verdict == verdict)
+        verdict: tuple(claim_text(one) for one in judged if one.verdict == verdict)
         for verdict in ("refuted", "partly", "held", "not testable")
     }
     return tuple(
@@ -170,7 +170,7 @@ def claim_words(claim: Claim) -> str:
     quantity = QUANTITIES.get(claim.quantity) or counters.describe_metric(claim.quantity)
     several = claim.quantity in counters.NAMES and not quantity.startswith("throughput")
     verb = _PLURAL[claim.change] if several and claim.change else claim.change
-    parts = [f"{quantity} {verb}{_by(claim)}" if claim.change else f"{quantity}: {_value(claim)}"]
+    parts = [f"{quantity} {verb}{_change_amount(claim)}" if claim.change else f"{quantity}: {_value(claim)}"]
     if claim.where.words:
         parts.append(f"where {claim.where.words}")
     if claim.more_than:
@@ -182,7 +182,7 @@ def claim_words(claim: Claim) -> str:
     )
 
 
-def _by(claim: Claim) -> str:
+def _change_amount(claim: Claim) -> str:
     amount = claim.by
     if amount.count is not None:
         return f" by {amount.count}".replace(" * ", "·")
@@ -246,16 +246,16 @@ def _change(figure: ClaimValue) -> str:
     change = figure.change
     assert change is not None
     factor = change.value >= 2 and math.isfinite(change.value)
-    value = f"{units.significant(change.value, 3)}×" if factor else f"{_signed(change.value)}\u202f%"
+    value = f"{units.significant(change.value, 3)}×" if factor else f"{_signed_percent(change.value)}\u202f%"
     if change.low == change.high:
         return value
     if not math.isfinite(change.low):
         return f"{value} (one sample)"
-    ends = [units.significant(end, 3) if factor else _signed(end) for end in (change.low, change.high)]
+    ends = [units.significant(end, 3) if factor else _signed_percent(end) for end in (change.low, change.high)]
     return f"{value} [{ends[0]}, {ends[1]}] {units.sample_size([change])}{'' if figure.paired else '†'}"
 
 
-def _signed(ratio: float) -> str:
+def _signed_percent(ratio: float) -> str:
     percent = 100 * (ratio - 1)
     text = f"{percent:+.1f}" if abs(percent) < 99.95 else f"{percent:+.0f}"
     return text.replace("-", "−")

@@ -41,17 +41,17 @@ def _printed_table(ev: Evidence, shown: list[str]) -> HtmlTable | None:
             TITLES[name],
             units.count(run.batch),
             *(units.time(time) for time in run.op_ms),
-            cell_markup.printed_op_times(run, ev.submitted.elsewhere(run)),
+            cell_markup.printed_op_times(run, ev.submitted.is_impossibly_fast(run)),
             f"{units.seconds(run.elapsed_s)}\u202fs" if run.elapsed_s else units.MISSING,
             units.MISSING if run.accuracy is None else units.significant(run.accuracy),
             ev.submitted.of.outputs[name],
         )
         for name in shown
-        for run in ev.submitted.printed(name)
+        for run in ev.submitted.program_outputs(name)
     ]
     if not rows:
         return None
-    marked = any(ev.submitted.elsewhere(run) for name in shown for run in ev.submitted.printed(name))
+    marked = any(ev.submitted.is_impossibly_fast(run) for name in shown for run in ev.submitted.program_outputs(name))
     return HtmlTable(
         "course-printed",
         "The same as the course's own program printed it, by the outputs that the submission brings: nothing here "
@@ -119,7 +119,7 @@ def _verdict_table(ev: Evidence, shown: list[str]) -> HtmlTable:
     term, rows = ev.submitted.term, []
     bounds = {FINAL: term.performance.full_ms, **{str(name): ms for name, ms in term.bounds_ms.items()}}
     for name in shown:
-        one, bound = ev.submitted.judged(name), bounds.get(name)
+        one, bound = ev.submitted.judge_file(name), bounds.get(name)
         rows.append(
             (
                 TITLES[name],

@@ -75,7 +75,7 @@ def course_optimizations_view(ev: Evidence) -> CourseOptimizations:
 
 
 def _review(ev: Evidence, name: str) -> OptimizationSection:
-    one, judged = ev.submitted.term.optimizations[name], ev.submitted.judged(name)
+    one, judged = ev.submitted.term.optimizations[name], ev.submitted.judge_file(name)
     mine, over = ev.submitted.variant(name), ev.submitted.baseline(name)
     final = ev.submitted.variant(FINAL)
     written = student_answers.answers(ev.submitted, name)
@@ -92,7 +92,7 @@ def _review(ev: Evidence, name: str) -> OptimizationSection:
         points=one.points,
         change=change and replace(change, file=ev.submitted.of.files[name], over=ev.submitted.of.files[one.baseline]),
         unchanged=ev.submitted.is_baseline(name),
-        shows=tuple((shown.word, shown.line) for shown in ev.submitted.shown(name)),
+        shows=tuple((shown.word, shown.line) for shown in ev.submitted.code_evidence(name)),
         in_final=tuple(word for word in one.code_must_contain if final and first_line_with(word, final.code)),
         after=main_kernel_resources(ev, name) if mine else None,
         before=main_kernel_resources(ev, over.name) if over else None,
@@ -110,7 +110,7 @@ def _review(ev: Evidence, name: str) -> OptimizationSection:
 def _why_not_timed(ev: Evidence, name: str, times: HtmlTable | None) -> str:
     """Why some or all of its times are no figures; empty where all are."""
     mine = ev.submitted.variant(name)
-    judged = ev.submitted.judged(name)
+    judged = ev.submitted.judge_file(name)
     if mine is None:
         return "there is no file"
     if not judged.right and judged.status != "unsupported":
@@ -143,20 +143,20 @@ def _times(ev: Evidence, name: str, over: str) -> HtmlTable | None:
 
 def _printed_table(ev: Evidence, name: str, over: str) -> HtmlTable | None:
     """Op times by the outputs that the submission brings; None where it brings none of this one."""
-    before = {run.batch: run for run in ev.submitted.printed(over)}
+    before = {run.batch: run for run in ev.submitted.program_outputs(over)}
     rows = []
-    for run in ev.submitted.printed(name):
-        base, mine = before.get(run.batch), cell_markup.printed_op_times(run, ev.submitted.elsewhere(run))
-        comparable = base and not ev.submitted.elsewhere(base) and not ev.submitted.elsewhere(run)
+    for run in ev.submitted.program_outputs(name):
+        base, mine = before.get(run.batch), cell_markup.printed_op_times(run, ev.submitted.is_impossibly_fast(run))
+        comparable = base and not ev.submitted.is_impossibly_fast(base) and not ev.submitted.is_impossibly_fast(run)
         ratio = units.ratio(sum(base.op_ms) / sum(run.op_ms)) if base and comparable else units.MISSING
         layers = [sum(one.layer_ms) if one and one.layer_ms else None for one in (base, run)]
         by_layer = units.ratio(layers[0] / layers[1]) if layers[0] and layers[1] else units.MISSING
-        theirs = cell_markup.printed_op_times(base, ev.submitted.elsewhere(base)) if base else units.MISSING
+        theirs = cell_markup.printed_op_times(base, ev.submitted.is_impossibly_fast(base)) if base else units.MISSING
         accuracy = units.MISSING if run.accuracy is None else units.significant(run.accuracy)
         rows.append((units.count(run.batch), theirs, mine, ratio, *map(units.time, layers), by_layer, accuracy))
     if not rows:
         return None
-    marked = any(map(ev.submitted.elsewhere, (*before.values(), *ev.submitted.printed(name))))
+    marked = any(map(ev.submitted.is_impossibly_fast, (*before.values(), *ev.submitted.program_outputs(name))))
     return HtmlTable(
         f"course-printed-{name}",
         f"As the course's own program printed it, by {ev.submitted.of.outputs[name]}, both layers added: nothing here "

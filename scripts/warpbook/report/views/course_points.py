@@ -48,9 +48,9 @@ def course_points_view(ev: Evidence) -> PointsView:
 
 
 def _facts(ev: Evidence) -> tuple[Fact, ...]:
-    claimed = {name: ev.submitted.judged(name) for name in ev.submitted.claimed}
+    claimed = {name: ev.submitted.judge_file(name) for name in ev.submitted.claimed}
     right = [name for name, judged in claimed.items() if judged.right]
-    final, total = ev.submitted.judged(FINAL), ev.course.total(FINAL, ev.largest, OP)
+    final, total = ev.submitted.judge_file(FINAL), ev.course.total(FINAL, ev.largest, OP)
     points = sum_points(ev.submitted.term, {name: ev.submitted.worth(name) for name in claimed})
     sound = sum_points(ev.submitted.term, {name: ev.submitted.worth(name) for name in right})
     return (
@@ -69,7 +69,7 @@ def _possible(ev: Evidence) -> int:
 
 def _final(ev: Evidence) -> HtmlTable:
     """The course's rules for the final file, as far as its code tells."""
-    judged, variant = ev.submitted.judged(FINAL), ev.submitted.variant(FINAL)
+    judged, variant = ev.submitted.judge_file(FINAL), ev.submitted.variant(FINAL)
     found = final_submission_rules.final_rules(variant.code) if variant else []
     any_batch = judged.note or f"{judged.tests} tests passed {judged.where}" if judged.right else judged.words
     right = None if judged.status == "unsupported" else judged.right and not judged.note
@@ -151,12 +151,12 @@ def _earned_words(line: Performance, op_ms: float) -> str:
 
 def _output_sentence(ev: Evidence) -> str:
     """What the submission's own output would mean, as a sentence; empty where it says nothing."""
-    found = [run for run in ev.submitted.printed(FINAL) if run.batch == ev.largest]
+    found = [run for run in ev.submitted.program_outputs(FINAL) if run.batch == ev.largest]
     if not found:
         return ""
     term, file, time = ev.submitted.term, ev.submitted.of.outputs[FINAL], sum(found[0].op_ms)
     said = f" By the submission's own {file} they are {units.time(time)}"
-    if ev.submitted.elsewhere(found[0]):
+    if ev.submitted.is_impossibly_fast(found[0]):
         return f"{said}, less than its bytes need on {term.gpu.name}: no points follow."
     return f"{said}; were that {term.gpu.name}, it would be {_earned_words(term.performance, time)}."
 

@@ -17,7 +17,7 @@ def counter_sentence(ev: Evidence, variant: Variant) -> str:
         return "; hardware counters were not read in this run"
     if not metric:
         return ""
-    changes = ev.counters.watched(variant)
+    changes = ev.counters.header_counter_changes(variant)
     if not changes:
         return _why_not(ev, variant)
     readings = [
@@ -40,7 +40,7 @@ def counter_sentence(ev: Evidence, variant: Variant) -> str:
 
 def _why_not(ev: Evidence, variant: Variant) -> str:
     sides = (variant.header.builds_on, variant.name)
-    failed = ev.counters.failed(sides)
+    failed = ev.counters.failed_rows(sides)
     if len(failed):
         return f"; it was not read{borrowed_run.within_sentence(ev, tables.COUNTERS)}: {failed.reason.iloc[0]}"
     lacking = [name for name in sides if not any(place[0] == name for place in ev.counters.calls)]

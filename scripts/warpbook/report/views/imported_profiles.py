@@ -113,7 +113,7 @@ def _tables(one: ImportedTables, id: str, by_tool: dict[str, pd.DataFrame]) -> I
     summed: set[tuple[str, str]] = set()
     for tool, events in by_tool.items():
         for whole, kinds in (("gpu", GPU_KINDS), ("api", API_KINDS)):
-            if rows := ProfileValues.summed(events, kinds):
+            if rows := ProfileValues.sum_by_name(events, kinds):
                 summed.add((tool, whole))
                 yield _table(one, id, tool, whole, rows)
     printed: Any = one.table(tables.SUMMARIES).groupby(["tool", "share_of"], sort=False)
@@ -123,12 +123,18 @@ def _tables(one: ImportedTables, id: str, by_tool: dict[str, pd.DataFrame]) -> I
 
 
 def _row(row: Any, whole: pd.DataFrame) -> ProfileRow:
-    def known(value: Any) -> Any:
+    def none_if_missing(value: Any) -> Any:
         return None if pd.isna(value) else value
 
     part = row.total_ns / whole.total_ns.sum() if pd.isna(row.share_percent) else row.share_percent / 100
     return ProfileRow(
-        row.name, part, row.total_ns, known(row.calls), known(row.avg_ns), known(row.min_ns), known(row.max_ns)
+        row.name,
+        part,
+        row.total_ns,
+        none_if_missing(row.calls),
+        none_if_missing(row.avg_ns),
+        none_if_missing(row.min_ns),
+        none_if_missing(row.max_ns),
     )
 
 
@@ -158,7 +164,7 @@ def _timelines(one: ImportedTables, id: str, by_tool: dict[str, pd.DataFrame]) -
 
 def _launches(one: ImportedTables, id: str, by_tool: dict[str, pd.DataFrame]) -> Iterator[HtmlTable]:
     for tool, events in by_tool.items():
-        launches = [launch for launch in ProfileValues.launched(events, {}) if launch.grid]
+        launches = [launch for launch in ProfileValues.group_launches(events, {}) if launch.grid]
         if launches:
             yield launch_table(
                 f"{id}-{tool}-kernels",

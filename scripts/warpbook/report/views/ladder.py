@@ -36,7 +36,7 @@ def ladder_view(ev: Evidence) -> LadderView:
     """Each table at the largest size at which most variants have a figure."""
     tables, charts, missing = [], [], []
     for device in ("gpu", "cpu"):
-        sized = [(case, size) for case in ev.layers if (size := size_of(ev, device, case))]
+        sized = [(case, size) for case in ev.layers if (size := common_size(ev, device, case))]
         tables += [ladder_table(ev, device, (case,), size, _plain_name) for case, size in sized]
         if not sized:
             missing.append((device.upper(), ev.missing_reason(device) or "no variant has a valid time"))
@@ -51,8 +51,8 @@ def ladder_view(ev: Evidence) -> LadderView:
     )
 
 
-def size_of(ev: Evidence, device: str, case: Case) -> int | None:
-    """The largest size at which most variants of a device have a figure of a case; None where none has one."""
+def common_size(ev: Evidence, device: str, case: Case) -> int | None:
+    """The largest size at which most variants of a device have a time for a case; None where none has one."""
     counts = {
         size: sum(bool(ev.times.op(one.name, case.name, size)) for one in ev.compared_variants(device))
         for size in ev.sizes
@@ -79,7 +79,7 @@ def ladder_table(
     whole = [next(iter(parts.values())) for _, parts in timed if len({one.name for one in parts.values()}) == 1]
     naive = next((one for one in whole if not one.header.builds_on and not one.header.peer), None)
     library = next((one for one in whole if one.header.peer and one.header.precision == "fp32"), None)
-    partial = [parts for parts in rungs if not ev.times.sum_over(parts, size) and _known(ev, parts, size)]
+    partial = [parts for parts in rungs if not ev.times.sum_over(parts, size) and _has_times(ev, parts, size)]
     of = f"{cases[0].name}: {cases[0].at(size)}" if len(cases) == 1 else f"All {ev.case_word}s together"
     best = f" Best library at FP32 accuracy: {library.stem}." if library else ""
     rows = tuple(
@@ -98,7 +98,7 @@ def ladder_table(
     )
 
 
-def _known(ev: Evidence, parts: Parts, size: int) -> bool:
+def _has_times(ev: Evidence, parts: Parts, size: int) -> bool:
     return any(ev.times.op(one.name, case, size) for case, one in parts.items())
 
 
@@ -139,7 +139,7 @@ def _row(
         *([_rate(sum(shape.flops for shape in shapes) / 1e9, time)] if shapes[0].flops else []),
         _rate(sum(shape.bytes for shape in shapes) / 1e6, time),
         *([_share(bounds, time)] if one.device == "gpu" else []),
-        *(_over(ev, parts, other, size) for other in others),
+        *(_speedup_cell(ev, parts, other, size) for other in others),
         _verdict(ev, one, cases, size) if alone else MISSING,
     )
 
@@ -156,7 +156,7 @@ def _rate(amount: float, time: Estimate | None) -> str:
     return units.significant(amount / time.value, 3) if time else MISSING
 
 
-def _over(ev: Evidence, parts: Parts, other: Variant | None, size: int) -> Cell:
+def _speedup_cell(ev: Evidence, parts: Parts, other: Variant | None, size: int) -> Cell:
     if other is None:
         return MISSING
     if all(one == other for one in parts.values()):

@@ -15,8 +15,8 @@ BUSY = 0.9
 
 
 @dataclass(frozen=True)
-class Pace:
-    """A layer's call: its launches, the time between two, and the share of it in which kernels run."""
+class LaunchBoundLayer:
+    """A layer's call that is launch-bound: its launches, the time from one to the next, and the share in which kernels run."""
 
     layer: str
     images: int
@@ -25,24 +25,24 @@ class Pace:
     busy: float
 
 
-def paces(ev: Evidence, variant: Variant, below: str = "") -> list[Pace]:
-    """Layers of a variant whose call Python's launching paces, at the largest size of which its program was traced.
+def launch_bound_layers(ev: Evidence, variant: Variant, below: str = "") -> list[LaunchBoundLayer]:
+    """Layers of a variant whose call is bound by launches from Python, at the largest size with a traced program.
 
-    Its time is that which was taken in turn with the variant that stands on it, where `below` names that one.
+    Where `below` names the variant that builds on it, the times are those measured interleaved with that one.
     """
     for size in reversed(ev.sizes):
         if not ev.profiles.events(variant.name, size).empty:
-            return [pace for layer in ev.layer_names if (pace := _pace(ev, variant, layer, size, below))]
+            return [pace for layer in ev.layer_names if (pace := _launch_bound_layer(ev, variant, layer, size, below))]
     return []
 
 
-def _pace(ev: Evidence, variant: Variant, layer: str, size: int, below: str) -> Pace | None:
+def _launch_bound_layer(ev: Evidence, variant: Variant, layer: str, size: int, below: str) -> LaunchBoundLayer | None:
     kernels = trace_layout.kernels_in_layer(ev, variant.name, layer, size)
     call = ev.times.baseline_time(below, layer, size) if below else ev.times.op(variant.name, layer, size)
     if call is None or len(kernels) < MANY:
         return None
     busy = total_length(trace_layout.event_spans(kernels)) / 1e6 / call.value
-    return Pace(layer, size, len(kernels), call.value / len(kernels), busy) if busy < BUSY else None
+    return LaunchBoundLayer(layer, size, len(kernels), call.value / len(kernels), busy) if busy < BUSY else None
 
 
 def overhead_sentence(ev: Evidence, variant: Variant) -> str:
@@ -50,7 +50,7 @@ def overhead_sentence(ev: Evidence, variant: Variant) -> str:
     below = ev.plan.variants.get(variant.header.builds_on)
     said = []
     for one in (variant, *([below] if below else [])):
-        found = paces(ev, one, variant.name if one is below else "")
+        found = launch_bound_layers(ev, one, variant.name if one is below else "")
         if found:
             each = " and ".join(f"{units.time(pace.each_ms, 2)} for each launch on {pace.layer}" for pace in found)
             busy = " and ".join(units.percent(pace.busy, 0) for pace in found)

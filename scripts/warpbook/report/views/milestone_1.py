@@ -6,9 +6,9 @@ from warpbook.common import units
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow, first_rows_covering
 from warpbook.report.views import cell_markup
+from warpbook.report.views.captured_output import median_output
 from warpbook.report.views.components import HtmlTable, TextOrFigure, numbers, words
 from warpbook.report.views.profile_tables import program_share_table, share, total_ns
-from warpbook.report.views.program_output import median_output
 
 DEVICES = {"cpu": "CPU", "gpu": "GPU"}
 

@@ -7,8 +7,8 @@ from warpbook.common import units
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import cell_markup
+from warpbook.report.views.captured_output import all_outputs
 from warpbook.report.views.components import Cell, HtmlTable, numbers, words
-from warpbook.report.views.program_output import all_outputs
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from warpbook.problems.problem import Case
 from warpbook.report import figures, trace_layout
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, first_rows_covering
 from warpbook.report.views import cell_markup
+from warpbook.report.views.captured_output import all_outputs, other_sets
 from warpbook.report.views.components import Cell, Figure, HtmlTable, TextOrFigure, numbers, words
 from warpbook.report.views.profile_tables import launch_table, narrow_profile_table
 from warpbook.report.views.profiled_programs import program_profile
-from warpbook.report.views.program_output import all_outputs, other_sets
 
 NO_CPU_TIMES = "no CPU variant has a valid time on every layer; the last chapter says why"
 

@@ -7,9 +7,9 @@ from warpbook.config.settings import TimelineSpec
 from warpbook.kernels.variants import Variant
 from warpbook.report import figures
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, first_rows_covering
+from warpbook.report.views.captured_output import median_output, other_sets
 from warpbook.report.views.components import Figure, HtmlTable
 from warpbook.report.views.profile_tables import narrow_profile_table
-from warpbook.report.views.program_output import median_output, other_sets
 
 
 @dataclass(frozen=True)

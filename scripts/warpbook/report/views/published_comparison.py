@@ -102,7 +102,7 @@ def _framework(ev: Evidence, device: str) -> str:
 
 
 def _row(ev: Evidence, row: Any, names: dict[str, str]) -> tuple[Cell, ...]:
-    ours = ev.published.beside(row)
+    ours = ev.published.own_value(row)
     return (
         QUANTITIES[row.quantity] + (f", {row.layer}" if row.layer else ""),
         names.get(row.variant, row.variant),

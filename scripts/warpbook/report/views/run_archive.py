@@ -203,7 +203,7 @@ def _variant(row: MeasuredVariant, naive: MeasuredVariant | None, kernel: Varian
         f"{row.name} ({'library' if row.peer else row.precision})" if row.peer or row.precision != "fp32" else row.name,
         cell_markup.time_cell(row.time),
         cell_markup.speedup_cell(row.over_naive),
-        _against(row.over_baseline, row.builds_on) if row.over_baseline else MISSING,
+        _verdict_words(row.over_baseline, row.builds_on) if row.over_baseline else MISSING,
         units.significant(row.bound, 3) if row.bound else MISSING,
         str(row.registers) if row.registers is not None else MISSING,
         str(lines) if lines else MISSING,
@@ -211,8 +211,8 @@ def _variant(row: MeasuredVariant, naive: MeasuredVariant | None, kernel: Varian
     )
 
 
-def _against(speedup: Speedup, baseline: str) -> Markup:
-    """A verdict in words that say of which of the two it is: slower than tiled."""
+def _verdict_words(speedup: Speedup, baseline: str) -> Markup:
+    """A verdict with its baseline, for example `slower than tiled`."""
     between = {"faster": "than", "slower": "than", "same": "as"}.get(speedup.verdict, "against")
     return Markup("{} {} {}").format(cell_markup.verdict_cell(speedup), between, baseline)
 

@@ -47,7 +47,7 @@ def correctness_view(ev: Evidence) -> CorrectnessView:
 def _tests(ev: Evidence) -> HtmlTable:
     rows = []
     for variant in ev.compared_variants("gpu") + ev.compared_variants("cpu"):
-        tests, emulated = ev.checks.for_variant(variant.name), ev.checks.emulated(variant.name)
+        tests, emulated = ev.checks.for_variant(variant.name), ev.checks.emulator_tally(variant.name)
         if tests:
             rows.append(_row(variant, variant.device, tests))
         if emulated:

@@ -11,9 +11,9 @@ from warpbook.report import trace_layout
 from warpbook.report.evidence import Evidence
 from warpbook.report.trace_layout import Agreement, Overhead
 from warpbook.report.views import borrowed_run
+from warpbook.report.views.captured_output import other_sets
 from warpbook.report.views.components import HtmlTable, numbers, words
 from warpbook.report.views.profile_tables import nvprof_table
-from warpbook.report.views.program_output import other_sets
 from warpbook.runs import tables
 
 

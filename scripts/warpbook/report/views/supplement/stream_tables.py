@@ -32,14 +32,14 @@ def stream_tables_view(ev: Evidence) -> StreamingView | None:
     return StreamingView(_rates(ev, rows), _time_table(rows), _figure(ev) if several else None, units.count(mismatched))
 
 
-def _over(row: Row) -> str:
-    """The devices of a stream, and its shards where they are not one for each."""
+def _device_words(row: Row) -> str:
+    """A stream's devices, and the number of its shards where that differs."""
     over = streams.device_words(row)
     return over if row["shards"] == row["devices"] else f"{over}, {row['shards']} shards"
 
 
 def _places(rows: list[Row]) -> list[tuple[str, str, str]]:
-    return [(row["variant"], units.count(row["images"]), _over(row)) for row in rows]
+    return [(row["variant"], units.count(row["images"]), _device_words(row)) for row in rows]
 
 
 def _efficiency(value: float | None) -> str:
@@ -101,7 +101,7 @@ def _time_table(rows: list[Row]) -> HtmlTable:
 def _figure(ev: Evidence) -> Figure:
     return Figure(
         "stream-figure",
-        figures.time_plots.streams(ev, _over),
+        figures.time_plots.streams(ev, _device_words),
         "Time against the number of images, logarithmic both ways, a line for each number of devices.",
         "Time against images, both logarithmic: in whole, and hollow past the workers' start. Dashed: in proportion to "
         "the images, from one device's longest stream past its start.",

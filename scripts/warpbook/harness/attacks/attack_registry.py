@@ -150,10 +150,10 @@ ATTACKS = {
         None, GAINS_NOTHING, "float sum = 0.0f;", SLOW.format(1_000_000),
         launcher=launchers.DO_LESS, timed=True, cpu=GAINS_NOTHING, honest_ms=0.3,
     ),
-    "claims a fiftieth of the time that it takes": Attack(
+    "claims a thousandth of the time that it takes": Attack(
         None, "by the judge's clock", launcher=launchers.FALSE_TIMES, timed=True, cpu="by the judge's clock",
     ),
-    "claims a fiftieth, and is slow where few calls are timed at once": Attack(
+    "claims a thousandth, and is slow where few calls are timed at once": Attack(
         None, "by the judge's clock", launcher=launchers.SLOW_IN_SHORT_BATCHES, timed=True, cpu="by the judge's clock",
     ),
     "leaves kernels at work on a stream of its own": Attack(

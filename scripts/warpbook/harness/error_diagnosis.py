@@ -15,7 +15,7 @@ import numpy as np
 
 from warpbook.common import expressions
 from warpbook.common.supervision import VariantFailure
-from warpbook.harness.bench import POISON, Buffers, CpuBench, allocate, results_of
+from warpbook.harness.bench import POISON, Buffers, CpuBench, allocate, result_arrays
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.problems import problem
 from warpbook.problems.problem import Case
@@ -51,9 +51,9 @@ def _find(bench: CpuBench, variant: Variant, case: Case, operation: Operation, b
     for words in itertools.chain(
         _places(case, name, found, expected),
         (words for words, other in _others(case, name, inputs, expected) if _begins_with(found, other)),
-        _stored(case, name, found, expected),
-        _moved(case, name, found, expected),
-        _scaled(name, found, expected),
+        _find_transposition(case, name, found, expected),
+        _find_shift(case, name, found, expected),
+        _find_scale(name, found, expected),
     ):
         return words
     return next(_experiments(bench, variant, case, name), "")
@@ -102,7 +102,7 @@ def _result(
     else:
         one.values[...] = fill
     returned = operation(*buffers.values)
-    (result,) = results_of(returned, [one.values])
+    (result,) = result_arrays(returned, [one.values])
     held = {name: values.astype(np.float64) for name, values in buffers.input_values.items()}
     if result.shape != one.values.shape:
         raise VariantFailure("wrong_result", "another shape")
@@ -153,7 +153,7 @@ def _others(case: Case, name: str, inputs: Arrays, expected: np.ndarray) -> Iter
             f"computes what is right without the optional input {optional}",
             compute({**inputs, optional: np.zeros_like(inputs[optional])}),
         )
-    for words, other in _of_problem(case, inputs):
+    for words, other in _problem_alternatives(case, inputs):
         yield words, other
     for array, values in inputs.items():
         for order in itertools.permutations(range(values.ndim)):
@@ -162,8 +162,8 @@ def _others(case: Case, name: str, inputs: Arrays, expected: np.ndarray) -> Iter
                 yield words, compute({**inputs, array: _read_as(values, order)})
 
 
-def _of_problem(case: Case, inputs: Arrays) -> Iterator[tuple[str, np.ndarray]]:
-    """What the problem itself names as other computations, its function `alternatives`."""
+def _problem_alternatives(case: Case, inputs: Arrays) -> Iterator[tuple[str, np.ndarray]]:
+    """Other computations that the problem itself names in its function `alternatives`."""
     written = getattr(case.problem.module, "alternatives", None)
     if written is not None:
         yield from written(**inputs, **case.extents)
@@ -175,15 +175,15 @@ def _read_as(values: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
     return values.reshape(-1).reshape(shape).transpose(np.argsort(order))
 
 
-def _stored(case: Case, name: str, found: np.ndarray, expected: np.ndarray) -> Iterator[str]:
-    """The output, its extents in another order."""
+def _find_transposition(case: Case, name: str, found: np.ndarray, expected: np.ndarray) -> Iterator[str]:
+    """A sentence where the output is right with its extents in another order."""
     for order in itertools.permutations(range(found.ndim)):
         if order != tuple(sorted(order)) and same(found.reshape(-1), expected.transpose(order).reshape(-1)):
             yield f"stores {name} as [{_shape(case, name, order)}]; it is [{_shape(case, name)}]"
 
 
-def _moved(case: Case, name: str, found: np.ndarray, expected: np.ndarray) -> Iterator[str]:
-    """The output, one place further or one less along its last extents."""
+def _find_shift(case: Case, name: str, found: np.ndarray, expected: np.ndarray) -> Iterator[str]:
+    """A sentence where each output stands one place further or one less along the last extents."""
     axes = range(max(found.ndim - 2, 0), found.ndim)
     for steps in itertools.product((0, 1, -1), repeat=len(axes)):
         if not any(steps) or any(found.shape[axis] < 4 for axis in axes):
@@ -197,8 +197,8 @@ def _moved(case: Case, name: str, found: np.ndarray, expected: np.ndarray) -> It
             yield f"computes each output of {name} in its neighbour's place: {' and '.join(moved)}"
 
 
-def _scaled(name: str, found: np.ndarray, expected: np.ndarray) -> Iterator[str]:
-    """The output times one number, or one number for each row."""
+def _find_scale(name: str, found: np.ndarray, expected: np.ndarray) -> Iterator[str]:
+    """A sentence where the output is right but for one factor."""
     if np.isnan(found).any() or not expected.any() or found.size < 8:
         return
     factor = float((found * expected).sum() / (expected * expected).sum())

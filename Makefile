@@ -59,13 +59,15 @@ test-all: test
 	.venv/bin/python -m pytest $(workers) tests/integration
 
 # 20,000 damaged and hostile inputs to every reader (the suite draws 300), a disk that fails at every one of a program's
-# first 200 writes (the suite takes 2), 40 kills of a study's commands (the suite: 2), and 2,000 calls timed inside the
-# sandbox and outside (the suite: 60). It writes the table of faults in the documentation.
+# first 200 writes (the suite takes 2), 40 kills of a study's commands (the suite: 2), eight locales and folders (the
+# suite: 2), and 2,000 calls timed inside the sandbox and outside (the suite: 60). It writes the table of faults in the
+# documentation.
 TESTED = docs/explanation/tested-attacks.md
 chaos: .venv/installed-test
-	CHAOS_EXAMPLES=20000 CHAOS_WRITES=200 CHAOS_KILLS=40 CHAOS_ROUNDS=2000 .venv/bin/python -m pytest -o faulthandler_timeout=0 \
-		--update-doc $(TESTED) tests/integration/test_mutations.py tests/integration/test_damaged_profiles.py \
-		tests/integration/test_faults.py tests/integration/test_kills.py tests/integration/test_sandboxed_jobs.py
+	CHAOS_EXAMPLES=20000 CHAOS_WRITES=200 CHAOS_KILLS=40 CHAOS_ROUNDS=2000 CHAOS_PLACES=8 .venv/bin/python -m pytest \
+		-o faulthandler_timeout=0 --update-doc $(TESTED) tests/integration/test_mutations.py \
+		tests/integration/test_damaged_profiles.py tests/integration/test_faults.py tests/integration/test_kills.py \
+		tests/integration/test_one_sentence.py tests/integration/test_sandboxed_jobs.py
 
 # Kernels and launchers that cheat, on the CPU and emulated. It writes the table of attacks in the documentation.
 attacks: .venv/installed-test

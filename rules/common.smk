@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, "scripts")
 from warpbook.common import parent_process, text_encoding
-from warpbook.common.errors import UserError
+from warpbook.common.errors import UserError, one_screen
 from warpbook.course import reference_times, submissions
 from warpbook.harness import sandbox
 from warpbook.kernels import variants
@@ -57,7 +57,7 @@ try:
     # Jobs read no ONNX file for the networks' shapes, and in a sandbox could not.
     os.environ[networks.CONFIGURATION_VARIABLE] = networks.resolved_configuration()
 except UserError as error:
-    sys.exit(f"error: {error}")
+    sys.exit(f"error: {one_screen(error)}")
 if workflow.is_main_process and not SUBMITTED and {"grade", "submission"} & {*sys.argv}:
     sys.exit(f"error: {submissions.NOT_NAMED}")
 TARGETS, WHOLE = Targets(PLAN), WholeNetworks(PLAN)

@@ -13,10 +13,9 @@ from pathlib import Path
 from warpbook.common import version
 from warpbook.common.errors import UserError, exit_status
 from warpbook.common.files import atomic_write
-from warpbook.report import comparison, rendering
+from warpbook.report import comparison, pdf, rendering
 from warpbook.report.change_notes import notes
 from warpbook.report.comparison import Comparison
-from warpbook.report.pdf import write_pdf
 from warpbook.runs import catalog
 
 FOLDER = Path("reports/out")
@@ -52,15 +51,17 @@ def main() -> int:
     arguments = parser.parse_args()
     base, head = open_named_run("base", arguments.base), open_named_run("head", arguments.head)
     if base.run_id == head.run_id:
-        print(f"note: base and head are the same run, {base.run_id}: nothing can differ", file=sys.stderr)
+        said = f"note: base and head are the same run, {base.run_id}: nothing differs but what somebody changed in one"
+        print(said, file=sys.stderr)
     compared = Comparison(base, head, arguments.tolerance)
     if arguments.notes:
         print(notes(compared), end="")
         return compared.outcome
     markdown, document = rendering.comparison_text(compared), rendering.comparison_html(compared)
-    with atomic_write(arguments.markdown) as text, atomic_write(arguments.pdf) as pdf:
+    pdf.weasyprint()  # loaded here, the process below shares it
+    with atomic_write(arguments.markdown) as text, atomic_write(arguments.pdf) as pages:
         text.write_text(markdown)
-        write_pdf(document, pdf)
+        pdf.within_limits(lambda: pdf.write_pdf(document, pages))
     print(f"{comparison.OUTCOMES[compared.outcome]}: see {arguments.markdown} and {arguments.pdf}")
     return compared.outcome
 

@@ -48,8 +48,12 @@ if [ ${#missing[@]} -gt 0 ] || [ ${#wanted[@]} -gt 0 ]; then
     fi
 fi
 
-# One whose making was interrupted has a Python and no pip: it is made again.
-"$folder/bin/python" -m pip --version >/dev/null 2>&1 \
+# What an interruption left half made is made again. pip writes the RECORD of a package last, and takes one without it
+# for installed: its programs would be missing for ever.
+for package in "$folder"/lib/python*/site-packages/*.dist-info; do
+    [ -e "$package/RECORD" ] || rm -rf "$package"
+done
+compgen -G "$folder/lib/python*/site-packages/pip-*.dist-info" >/dev/null && "$folder/bin/python" -m pip --version >/dev/null 2>&1 \
     || { say "making $folder with $("$python" --version)"; "$python" -m venv --clear "$folder"; }
 for lock in "$@"; do
     say "installing from $lock"

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -25,7 +26,7 @@ from warpbook.harness import building, timing
 from warpbook.kernels import variants, whole_networks
 from warpbook.problems import case_sets
 from warpbook.report.evidence import Evidence
-from warpbook.runs import catalog, tables
+from warpbook.runs import catalog, summaries, tables
 from warpbook.runs.catalog import Run
 from warpbook.runs.run_parts import WHOLE
 from warpbook.runs.schema import Table
@@ -66,6 +67,18 @@ def _kept(frame: pd.DataFrame, known: set[str]) -> pd.DataFrame:
     return frame[keep]
 
 
+def _of_samples(op_times: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
+    """OP_TIMES of the samples that are kept."""
+    series = summaries.group_by_series(samples[samples.job == samples.variant], list(tables.OP_TIMES.key))
+    rows = op_times.to_dict("records")
+    for row in rows:
+        median = summaries.series_median(series.get(tuple(row[name] for name in tables.OP_TIMES.key), np.empty(0)))
+        row["n"] = median.n if median else 0
+        if median:
+            row |= {"median_ms": median.value, "ci_low_ms": median.low, "ci_high_ms": median.high}
+    return pd.DataFrame(rows, columns=op_times.columns)
+
+
 def _of_today(rows: list[dict[str, Any]], table: Table) -> list[dict[str, Any]]:
     """Rows as they would be of today's sources and compile options: a change of a kernel makes no test's run stale."""
     here = variants.discover()
@@ -104,7 +117,10 @@ def derived(whole: Path, folder: Path) -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("run.json", json.dumps(_small_record(run.record)))
         for table in tables.RUN_TABLES:
-            rows = _kept(run.table(table), known).to_dict("records")
+            frame = _kept(run.table(table), known)
+            if table is tables.OP_TIMES:
+                frame = _of_samples(frame, _kept(run.table(tables.SAMPLES), known))
+            rows = frame.to_dict("records")
             table.write(_of_today(rows, table), folder / table.name)
             packed.write(folder / table.name, table.name)
     return path

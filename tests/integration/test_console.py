@@ -2,9 +2,12 @@
 
 import io
 import logging
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -39,6 +42,11 @@ rule after:
     output: "after.txt"
     message: "Going on"
     shell: "touch {{output}}"
+
+rule slow:
+    output: "slow.txt"
+    message: "Sleeping"
+    shell: "touch begun; sleep 600; touch {{output}}"
 """
 
 
@@ -77,6 +85,29 @@ def test_who_asks_snakemake_for_more_gets_all_of_it(snakemake):
     planned = snakemake("--dry-run", "bad.txt")
     assert "Breaking it" in planned.stdout + planned.stderr
     assert "This was a dry-run" in planned.stdout + planned.stderr
+
+
+def test_who_interrupts_it_twice_is_told_so_and_of_no_failure(snakemake):
+    command = [sys.executable, "-m", "snakemake", "--cores", "2", "slow.txt"]
+    with subprocess.Popen(
+        command,
+        cwd=snakemake.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as started:
+        until = time.monotonic() + 60
+        while not (snakemake.folder / "begun").exists() and time.monotonic() < until:
+            time.sleep(0.1)
+        for _ in range(2):  # as Ctrl-C does, to all of the terminal's processes
+            os.killpg(started.pid, signal.SIGINT)
+            time.sleep(0.5)
+        words, _ = started.communicate(timeout=60)
+    assert started.returncode
+    assert "Stopped: 0 of 1 jobs are done. The same command does what is left." in words
+    assert "Traceback" not in words and "FAILED" not in words and "failed" not in words, words
+    assert not (snakemake.folder / "slow.txt").exists()
 
 
 def test_where_nothing_is_to_be_done_what_was_asked_for_is_named(tmp_path, monkeypatch):

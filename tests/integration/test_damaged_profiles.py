@@ -1,4 +1,4 @@
-"""Texts of profilers with one line deleted, doubled, put behind a prefix, or broken in two: each line in turn.
+"""Texts of profilers with one line deleted, doubled, marked at an end, or broken in two: each line in turn.
 
 Each outcome is the profile as it was, or a refusal. Where a row is deleted, and nothing else of the file shows it, the
 profile without that row is right too. `make chaos` tries every line of every file.
@@ -21,6 +21,7 @@ CAPTURED = sorted((PROJECT / "tests/data/profiles").glob("*.[ct]*"))
 CAPTURED += sorted((PROJECT.parent / "shared/cases/profiles").glob("*_ok.txt"))  # where they stand beside the project
 EXAMPLES = int(os.environ.get("CHAOS_EXAMPLES", "300"))
 PREFIXES = ("x", "> ", "0: ", "+", "2024-01-01 ", "rank ", "\x1b[1A")
+SUFFIXES = ("\\", ";", " |", "<br>")
 WIDTHS = (3, 40, 79, 80)  # terminals', and inside of the first column
 
 
@@ -32,6 +33,8 @@ def damaged(lines: list[str]) -> Iterator[tuple[str, str]]:
         yield f"line {number + 1} doubled", "\n".join([*before, line, line, *after])
         for prefix in PREFIXES:
             yield f"line {number + 1} behind {prefix!r}", "\n".join([*before, prefix + line, *after])
+        for suffix in SUFFIXES:
+            yield f"line {number + 1} before {suffix!r}", "\n".join([*before, line + suffix, *after])
         quarters = {len(line) * part // 4 for part in (1, 2, 3)}
         for width in sorted({*WIDTHS, *quarters, len(line) - 3}):
             if 0 < width < len(line):
@@ -43,6 +46,9 @@ def damaged(lines: list[str]) -> Iterator[tuple[str, str]]:
 def contents(profile: Profile) -> Counter[tuple[object, ...]]:
     """Every row of a profile, its names without blanks beside punctuation, which a broken line may have lost."""
     rows = [*profile.events, *profile.summaries, *profile.counters]
+    for row in rows:
+        if row.get("kind") == "range":  # its name is any words, a mark behind them too
+            row["name"] = row["name"].rstrip("\\;| ")
     return Counter(
         tuple((key, tight(value) if isinstance(value, str) else value) for key, value in row.items() if key != "row")
         for row in rows

@@ -3,13 +3,16 @@
 Each ends in a result or in a UserError: no other exception, none after 5 s or with 1 GiB. `make chaos` draws more.
 """
 
+import csv
 import gzip
 import io
+import json
 import os
 import sqlite3
 import struct
 import zipfile
-from datetime import timedelta
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -73,11 +76,22 @@ def members():
     path = catalog.archived_paths(PROJECT / "tests/data/runs")[0]
     with zipfile.ZipFile(path) as packed:
         found = {name: packed.read(name) for name in packed.namelist()}
+    samples, summaries = (tables.SAMPLES.name, tables.OP_TIMES.name)
     for name, content in found.items():
-        if name.endswith(".gz"):
+        if name.endswith(".gz") and name != samples:
             found[name] = gzip.compress(b"".join(gzip.decompress(content).splitlines(keepends=True)[:30]), 1)
-        elif name.endswith(".csv"):
+        elif name.endswith(".csv") and name != summaries:
             found[name] = b"".join(content.splitlines(keepends=True)[:30])
+    first = next(csv.DictReader(io.StringIO(found[summaries].decode())))
+    place = [first[name] for name in ("problem", "case", "variant", "device", "size")]
+    for name in (samples, summaries):  # those of one call, whole, so that they agree
+        text = gzip.decompress(found[name]) if name == samples else found[name]
+        head, *rows = csv.reader(io.StringIO(text.decode()))
+        wanted = ",".join(place)
+        kept = [row for row in rows if wanted in ",".join(row) and row[0] in (place[0], place[2])]
+        held = io.StringIO()
+        csv.writer(held, lineterminator="\n").writerows([head, *kept])
+        found[name] = gzip.compress(held.getvalue().encode(), 1) if name == samples else held.getvalue().encode()
     for table in tables.RUN_TABLES:
         if table.name not in found:  # it came after this run
             content = table.text([], table.name).encode()
@@ -241,6 +255,78 @@ def test_a_record_of_strange_values_is_refused_by_place(members, tmp_path):
         (tmp_path / "run.zip").write_bytes(packed({**members, "run.json": record.replace(old, new, 1)}))
         with pytest.raises(UserError, match=words):
             catalog.open_run(tmp_path / "run.zip")
+
+
+def forged_records(record: dict) -> Iterator[tuple[dict, str]]:
+    """(what a record says of another run than it is of, why it is refused)."""
+    later, long_ago = (datetime.now(UTC) + timedelta(days=3)).isoformat(), "1970-01-01T00:00:00+00:00"
+    for run_id in ("..", ".", "../x", "a/b", "", "-x", "x" * 101):
+        yield {"run_id": run_id}, "run_id: "
+    for key in ("started", "ended"):
+        for text, why in ((later, "in the future"), ("2026-13-01", "month"), ("", "isoformat"), (0, "string")):
+            yield {key: text}, f"{key}: .*{why}"
+    yield {"ended": long_ago}, "ended, 1970-01-01.*, is before started"
+    for key, value in (("format", 99), ("protocol", "2"), ("networks", {"fa18": {"shapes_sha256": "", "sizes": [0]}}),
+                       ("networks", {"fa18": {"shapes_sha256": "", "sizes": [-5]}}), ("studies", "fa18"),
+                       ("measuring", {}), ("variants", {"direct": {}}), ("machine", {**record["machine"], "cpu": {"model": "x", "cores": 0}})):  # fmt: skip
+        yield {key: value}, key
+
+
+FORGED_CELLS = (
+    ("samples.csv.gz", "time_ms", ("0", "-1", "1e-9", "1e300", "1e11", "inf", "nan")),
+    ("samples.csv.gz", "sample", ("-1", "1.5", "9" * 20)),
+    ("samples.csv.gz", "size", ("0", "-3")),
+    ("op_times.csv", "n", ("1000000000", "0", "-1", "1")),
+    ("op_times.csv", "median_ms", ("1e-9", "1e300", "nan")),
+    ("correctness.csv", "worst_ratio", ("-1", "inf")),
+    ("correctness.csv", "size", ("0", "9" * 19)),
+    ("correctness.csv", "ok", ("yes", "")),
+    ("correctness.csv", "reason", ("word " * 401,)),
+    ("op_times.csv", "variant", ("x" * 301,)),
+)
+
+
+def test_a_forged_archive_is_refused_with_its_row_and_column(members, tmp_path, tried):
+    record = json.loads(members["run.json"])
+    count = 0
+    for forged, why in forged_records(record):
+        content = json.dumps({**record, **forged}).encode()
+        (tmp_path / "run.zip").write_bytes(packed({**members, "run.json": content}))
+        with pytest.raises(UserError, match=why):
+            catalog.open_run(tmp_path / "run.zip")
+        count += 1
+    for name, column, texts in FORGED_CELLS:
+        for text in texts:
+            held = gzip.decompress(members[name]) if name.endswith(".gz") else members[name]
+            head, *rows = csv.reader(io.StringIO(held.decode()))
+            place = next(
+                n
+                for n, row in enumerate(rows)
+                if (row[head.index(column)] or column == "reason") and row[head.index("status")] == "ok"
+            )
+            rows[place][head.index(column)] = text
+            forged_table = io.StringIO()
+            csv.writer(forged_table, lineterminator="\n").writerows([head, *rows])
+            content = forged_table.getvalue().encode()
+            content = gzip.compress(content, 1) if name.endswith(".gz") else content
+            (tmp_path / "run.zip").write_bytes(packed({**members, name: content}))
+            words = opened(tmp_path / "run.zip")
+            assert f"{name}, row {place + 2}, column {column}: " in words, (name, column, text, words)
+            count += 1
+    tried("an archive whose record, times or counts are forged", count, "refused with row and column")
+
+
+def test_times_that_are_not_those_of_the_samples_are_refused(members, tmp_path):
+    head, *rows = csv.reader(io.StringIO(members["op_times.csv"].decode()))
+    assert len(rows) > 1
+    for row in rows:  # all of them, in proportion, as a faster kernel would have them
+        for name in ("median_ms", "ci_low_ms", "ci_high_ms"):
+            row[head.index(name)] = repr(float(row[head.index(name)] or 1) / 2)
+    forged = io.StringIO()
+    csv.writer(forged, lineterminator="\n").writerows([head, *rows])
+    (tmp_path / "run.zip").write_bytes(packed({**members, "op_times.csv": forged.getvalue().encode()}))
+    assert "op_times.csv, row 2, column median_ms: " in opened(tmp_path / "run.zip")
+    assert "but the median of its samples is" in opened(tmp_path / "run.zip")
 
 
 def test_a_run_s_file_that_is_a_pipe_is_refused(members, tmp_path):

@@ -1,6 +1,7 @@
 """What is said of two archived runs on a change: the worst first, three lines at most, nothing for noise."""
 
 import copy
+import itertools
 import os
 import re
 import shutil
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+import compare_runs
 from warpbook.common.files import PROJECT
+from warpbook.report import pdf
 from warpbook.report.change_notes import notes
 from warpbook.report.comparison import Comparison
 from warpbook.runs import catalog, tables
@@ -112,6 +115,16 @@ def test_a_share_that_is_none_is_refused_and_the_same_run_twice_is_said():
     done = subprocess.run([*program, "--notes"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
     assert f"base and head are the same run, {NEWER}" in done.stderr
+
+
+def test_pages_of_a_comparison_are_laid_out_within_limits(tmp_path, monkeypatch):
+    monkeypatch.setattr(pdf, "LAYOUT_S", 1)
+    monkeypatch.setattr(pdf, "write_pdf", lambda document, target: all(True for _ in itertools.count()))
+    sides = [f"--base={RUNS / NEWER}.zip", f"--head={RUNS / OLDER}.zip"]
+    out = [f"--markdown={tmp_path}/x.md", f"--pdf={tmp_path}/x.pdf"]
+    monkeypatch.setattr(sys, "argv", ["compare_runs", *sides, *out])
+    with pytest.raises(pdf.LayoutLimit, match="takes more than 1 s"):
+        compare_runs.main()
 
 
 def git(folder: Path, *arguments: str):

@@ -39,7 +39,7 @@ def of_whole_networks(checks: bytes) -> bytes:
 
 
 def packed_as(path, files, run_id, ended):
-    record = json.loads(files["run.json"]) | {"run_id": run_id, "ended": ended}
+    record = json.loads(files["run.json"]) | {"run_id": run_id, "started": ended, "ended": ended}
     with zipfile.ZipFile(path / f"{run_id}.zip", "w") as archive:
         for name, content in (files | {"run.json": json.dumps(record).encode()}).items():
             archive.writestr(name, content)
@@ -214,7 +214,7 @@ def test_nothing_comes_from_a_run(evidence, older, rewritten):
         lambda record: record["machine"]["gpu"].update(name="NVIDIA A40"),
         lambda record: record["networks"]["fa18"].update(shapes_sha256="0" * 64),
         lambda record: record.update(protocol=record["protocol"] - 1),
-        lambda record: record.update(ended="2026-11-25T00:00:00+00:00"),
+        lambda record: record.update(started="2026-11-25T00:00:00+00:00", ended="2026-11-25T00:00:00+00:00"),
     ]:
         rerecorded(rewritten, older, change)
         shown = evidence()
@@ -240,7 +240,9 @@ def test_a_run_whose_figures_are_all_of_other_sources_is_passed_over_for_one_bef
     rerecorded(
         rewritten,
         before,
-        lambda record: record.update(run_id="20261119-nvidia-h200-000003", ended=EARLIER.replace("-20T", "-19T")),
+        lambda record: record.update(
+            run_id="20261119-nvidia-h200-000003", **dict.fromkeys(("started", "ended"), EARLIER.replace("-20T", "-19T"))
+        ),
     )
     rerecorded(rewritten, older, of_other_sources())
     shown = evidence()

@@ -77,15 +77,21 @@ def test_results_that_cannot_be_written(tmp_path):
     assert_one_sentence(snakemake(tmp_path, "results/parts/machine.json"), "results/ cannot be written: ")
 
 
+def in_locale(folder: Path, name: str) -> dict[str, str]:
+    """The environment of a locale, which is made in a folder."""
+    language, _, encoding = name.partition(".")
+    if encoding:
+        command = ["localedef", "-i", language, "-f", encoding, folder / name]
+        made = subprocess.run(command, capture_output=True, text=True)
+        if not (folder / name).is_dir():
+            pytest.skip(f"no locale can be made here: {made.stderr.strip()}")
+    return {"LOCPATH": str(folder), "LC_ALL": name, "PYTHONUTF8": "0"}
+
+
 @pytest.fixture
 def latin_1(tmp_path) -> dict[str, str]:
     """The environment of a locale whose encoding is Latin-1."""
-    made = subprocess.run(
-        ["localedef", "-i", "en_US", "-f", "ISO-8859-1", tmp_path / "en_US.ISO-8859-1"], capture_output=True, text=True
-    )
-    if made.returncode:
-        pytest.skip(f"no locale can be made here: {made.stderr.strip()}")
-    return {"LOCPATH": str(tmp_path), "LC_ALL": "en_US.ISO-8859-1", "PYTHONUTF8": "0"}
+    return in_locale(tmp_path, "en_US.ISO-8859-1")
 
 
 def test_texts_are_utf_8_in_any_locale(tmp_path, latin_1):
@@ -108,3 +114,30 @@ def test_snakemake_reads_a_configuration_in_utf_8_in_any_locale(tmp_path, latin_
     )
     said = snakemake(folder, "--dry-run", "report", **latin_1)
     assert "no study is called '畳み込み'" in said
+
+
+PLACES = (
+    ("tr_TR.ISO-8859-9", "l'été & größe"), ("ja_JP.EUC-JP", "-a b"), ("C", "畳み込み"), ("POSIX", 'a"b'),
+    ("de_DE.ISO-8859-15", "[x]*?"), ("ru_RU.KOI8-R", "$HOME"), ("zh_CN.GBK", "a;b"), ("hi_IN.UTF-8", "a\\b"),
+)  # fmt: skip
+"""Locales, and names of the folder in which the project is."""
+TRIED_PLACES = int(os.environ.get("CHAOS_PLACES", "2"))
+
+
+def test_two_runs_are_compared_alike_in_any_locale_and_folder(tmp_path, tried):
+    runs = [PROJECT / "tests/data/runs" / f"20261121-nvidia-h200-{name}.zip" for name in ("f71084", "42e94f")]
+    made = set()
+    for locale, name in PLACES[:TRIED_PLACES]:
+        folder = tmp_path / name
+        folder.mkdir()
+        for linked in (*LINKED, "reports"):
+            (folder / linked).symlink_to(PROJECT / linked)
+        environment = {**os.environ, **in_locale(tmp_path, locale), PROJECT_VARIABLE: str(folder)}
+        sides = [f"--base={runs[0]}", f"--head={runs[1]}", "--markdown=out/x.md", "--pdf=out/x.pdf"]
+        command = [sys.executable, "scripts/compare_runs.py", *sides]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, encoding="utf-8")
+        assert done.returncode in (0, 4) and not done.stderr, (locale, name, done.stderr)
+        assert (folder / "out" / "x.pdf").read_bytes().startswith(b"%PDF")
+        made.add((folder / "out" / "x.md").read_text(encoding="utf-8"))
+    assert len(made) == 1
+    tried("two runs compared in another locale and folder", TRIED_PLACES, "the same text, and a PDF")

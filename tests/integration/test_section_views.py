@@ -165,7 +165,7 @@ def test_the_run_before_is_the_newest_archived_that_ended_earlier(ev, small_arch
     for day in ("01", "02"):
         path = Path(shutil.copy(small_archive, folder / f"202611{day}-{small_archive.stem[9:]}.zip"))
         rewritten(path, "run.json", lambda text, day=day, path=path: json.dumps(
-            json.loads(text) | {"ended": f"2026-11-{day}T00:00:00+00:00", "run_id": path.stem}).encode())  # fmt: skip
+            json.loads(text) | {**dict.fromkeys(("started", "ended"), f"2026-11-{day}T00:00:00+00:00"), "run_id": path.stem}).encode())  # fmt: skip
     assert catalog.run_before(ev.gpu_run, "fa18", folder).run_id.startswith("20261102")
     assert catalog.run_before(ev.gpu_run, "sp19x", folder) is None
     first = catalog.open_run(min(folder.glob("*.zip")))

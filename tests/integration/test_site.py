@@ -53,17 +53,20 @@ def changed(tmp_path_factory, rewritten) -> Callable[..., Path]:
             return json.dumps(told).encode()
 
         def other_times(content: bytes) -> bytes:
-            rows = list(csv.DictReader(io.StringIO(gzip.decompress(content).decode())))
+            rows = list(csv.DictReader(io.StringIO(content.decode())))
             for row in rows:
-                if row["time_ms"]:
-                    row["time_ms"] = repr(float(row["time_ms"]) * factor(row))
+                for column in ("time_ms", "median_ms", "ci_low_ms", "ci_high_ms"):
+                    if row.get(column):
+                        row[column] = repr(float(row[column]) * factor(row))
             text = io.StringIO()
             writer = csv.DictWriter(text, rows[0], lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
-            return gzip.compress(text.getvalue().encode())
+            return text.getvalue().encode()
 
-        return rewritten(rewritten(path, "run.json", other_record), "samples.csv.gz", other_times)
+        rewritten(path, "run.json", other_record)
+        rewritten(path, "op_times.csv", other_times)
+        return rewritten(path, "samples.csv.gz", lambda content: gzip.compress(other_times(gzip.decompress(content))))
 
     return make
 
@@ -222,7 +225,7 @@ def test_the_section_on_devices_stands_where_there_are_two_models_and_nowhere_el
 
 def test_another_model_s_run_is_the_newest_sound_one_of_the_same_shapes_and_protocol(tmp_path, second_device, changed):
     def older(told: dict):
-        told["ended"] = "2026-11-01T00:00:00+00:00"
+        told["started"] = told["ended"] = "2026-11-01T00:00:00+00:00"
         told["machine"]["gpu"]["name"] = f"Other GPU {HOSTILE}"
 
     def of_other_shapes(told: dict):

@@ -3,7 +3,7 @@ import copy
 import pytest
 import yaml
 
-from warpbook.common.errors import UserError
+from warpbook.common.errors import UserError, one_screen
 from warpbook.config import settings
 from warpbook.kernels import variants
 
@@ -66,6 +66,7 @@ def test_a_mistake_is_named_with_its_place_and_the_nearest_valid_name():
         ("gpus", 10**9, "gpus: 1000000000 is neither a number of GPUs, 1 to 64, nor `all`"),
         ("gpus", "both", "gpus: 'both' is neither a number of GPUs, 1 to 64, nor `all`"),
         ("studies", {"../../x": VALUES["studies"]["fa18"]}, "'../../x' is no name of a study"),
+        ("studies", {"all": VALUES["studies"]["fa18"]}, "'all' stands for every study: give this one another name"),
         ("networks.fa18.layers", [VALUES["networks"]["fa18"]["layers"][0]] * 100_000, "at most 1000 items"),
         ("architectures", ["90"], "architectures.0: '90' is no architecture of the form sm_90"),
         ("architectures", ["sm_35"], "sm_35 is Kepler or older"),
@@ -75,6 +76,16 @@ def test_a_mistake_is_named_with_its_place_and_the_nearest_valid_name():
             settings.load(changed(path, value), KNOWN)
         assert words in str(raised.value)
         assert str(raised.value).startswith("config.yaml:\n")
+
+
+def test_thousands_of_mistakes_and_the_longest_values_are_told_on_one_screen():
+    for path, value in (("studies.fa18.sizes", list(range(1, 100_000))), ("studies.fa18.sizes", [10**9] * 100_000),
+                        ("networks.fa18.layers", VALUES["networks"]["fa18"]["layers"] * 10_000), ("study", "x" * 10**6)):  # fmt: skip
+        with pytest.raises(UserError) as raised:
+            settings.load(changed(path, value), KNOWN)
+        lines = one_screen(raised.value).splitlines()
+        assert len(lines) <= 21 and max(map(len, lines)) < 1100, path
+    assert one_screen(UserError("a\nb")) == "a\nb"
 
 
 def as_snakemake_has_them(value):

@@ -184,7 +184,7 @@ def test_console_text_gives_rows_of_both_tables(tmp_path):
     path = tmp_path / "any name"
     path.write_text(CONSOLE)
     profile = importing.read(path)
-    assert profile.what == "nvprof console text"
+    assert profile.what == "nvprof console text, with warnings of the profiler (line 12)"
     assert profile.summaries[2] == {
         "tool": "nvprof", "share_of": "gpu", "row": 2, "kind": "kernel", "name": "void pool<float**, int=2>(float**)",
         "share_percent": 0.94, "total_ns": 35_673_000, "calls": 2, "avg_ns": 17_836_000.0, "min_ns": 3_061_000,
@@ -584,7 +584,7 @@ def test_files_of_one_profile_are_imported_together(tmp_path, imported):
         "nsys stats: 10 events",
         "nsys stats: 13 summary rows (left out: the table at line 22, the table at line 33, the table at line 47)",
         "ncu CSV (details page, 2 launches): 3 counters (left out: 1 metrics that are words)",
-        "nvprof console text: 5 summary rows",
+        "nvprof console text, with warnings of the profiler (line 12): 5 summary rows",
         "forward_kernel, pool",  # no kernels of the variant
         "activities.csv.gz, profile_summaries.csv, counters.csv",
     ]

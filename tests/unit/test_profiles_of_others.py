@@ -1,9 +1,12 @@
 """Profiles as people send them: out of terminals, logs, mails and notebooks, broken, mixed, or no profile at all."""
 
+import contextlib
 import gzip
 import json
+import quopri
 import re
 import sys
+import time
 import types
 
 import pytest
@@ -54,6 +57,19 @@ NCU_CSV = """\
 "1","4242","conv_forward(int)","(16, 16, 1)","(9, 8, 1)","0","8.6","gpu__time_duration.sum","us","2,345.60"
 """
 EACH = (NVPROF, NSYS, NCU)
+METRICS = (DATA / "nvprof_metrics.txt").read_text()
+NVPROF_CSV = """\
+==777== Profiling result:
+"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"
+,%,ms,,ms,ms,ms,
+"GPU activities",80.000000,8.000000,2,4.000000,3.000000,5.000000,"conv_forward(float const *, int)"
+"GPU activities",20.000000,2.000000,1,2.000000,2.000000,2.000000,"[CUDA memcpy HtoD]"
+"""
+AS_CSV = (
+    NVPROF_CSV,
+    NCU_CSV,
+    *((DATA / f"{name}.csv").read_text() for name in ("nsys_cuda_gpu_trace", "nvprof_metrics")),
+)
 
 
 @pytest.fixture
@@ -102,6 +118,22 @@ def test_what_a_terminal_a_log_or_a_mail_puts_around_each_line_is_taken_away(rea
             assert rows(read(each_line(text, prefix))) == expected, prefix
             log = f"job 5 begins\n{each_line(text, prefix)}job 5 ends\n"
             assert rows(read(log)) == expected, prefix
+
+
+def test_csv_behind_a_prefix_or_indented_is_read(read):
+    for text in AS_CSV:
+        expected = rows(read(text))
+        for prefix in ("    ", "> ", "0: ", "(pid=12) ", "2024-01-01T10:00:{s:02}.123Z ", "\t", "\f"):
+            assert rows(read(each_line(text, prefix))) == expected, prefix
+
+
+def test_html_around_words_is_no_part_of_them(read):
+    for text in EACH:
+        expected = rows(read(text))
+        for begin, end in (("<b>", "</b>"), ('<span class="ansi-red-fg">', "</span>")):
+            assert rows(read(re.sub(r"\b(conv_forward|Duration|9000000)\b", rf"{begin}\1{end}", text))) == expected
+            assert rows(read("\n".join(f"{begin}{line}{end}<br>" for line in text.split("\n")))) == expected
+        assert rows(read(text.replace(" ", "\xa0"))) == rows(read("\ufeff" + text.replace(" ", "&nbsp;"))) == expected
 
 
 def test_colours_are_no_part_of_a_line(read):
@@ -214,6 +246,8 @@ def test_a_file_that_ends_inside_of_a_row_is_refused(refusal):
 def test_several_tools_or_runs_are_refused_with_lines_that_are_read(read, refusal):
     two_runs = NCU + NCU.replace("4242", "4343").replace("1,234,567", "7,654,321")
     for text, held in [
+        (NCU + NCU, ["1-11", "13-23"]),
+        (NCU + "\ufeff" + NCU, ["1-11", "13-23"]),
         (two_runs, ["1-11", "13-23"]),
         (NSYS + NCU, ["1-6", "8-18"]),
         (NSYS + NSYS, ["1-6", "8-13"]),
@@ -235,6 +269,47 @@ def test_two_processes_that_printed_at_once_are_named(refusal):
     assert re.search(r"line 6: .*processes 777, 778 printed at once; .*--log-file profile-%p.txt", refusal(mixed))
 
 
+# --- names -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mark", [" x", "\\", " \\\\", ";", " \u2502", " |", "<x>", "</td>", "&lt;br&gt;"])
+def test_a_mark_behind_a_name_is_no_part_of_it(refusal, mark):
+    trace = (DATA / "nsys_cuda_gpu_trace.csv").read_text()
+    for text, name, end in (
+        (NVPROF, CONV, "\n"), (NVPROF, "HtoD]", "\n"), (NVPROF, "cudaMalloc", "\n"), (NSYS, "kernel()", "\n"),
+        (trace, "int)", '"\n'),
+    ):  # fmt: skip
+        assert name + end in text
+        reason = refusal(text.replace(name + end, name + mark + end, 1))
+        assert re.search(r"line \d+: .* is no (name of a kernel|call of CUDA's API)", reason), reason
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "conv\\_forward(int)",
+        "conv&lt;float&gt;(int)",
+        "**conv**(int)",
+        "<b>conv(int)",
+        "conv(int)<br/>x",
+        "conv(int) x",
+    ],
+)
+def test_a_name_with_the_marks_of_a_page_is_refused(refusal, name):
+    for text in (NSYS.replace("conv_forward(const float *)", name), NCU_CSV.replace("conv_forward(int)", name)):
+        assert re.search(r"line \d: .* is no name of a kernel", refusal(text.replace("&", "&amp;")))
+
+
+def test_names_that_compilers_give_kernels_are_read(read):
+    for name in (
+        "void (anonymous namespace)::pool<float, (int)2>(const T1 *, T1 *, int)",
+        "void at::native::kernel<4, void at::native::gpu<F<int>>(at::It &, const T1 &)::[lambda(int) (instance 1)]>(int)",
+        "_ZN3foo3barEPf", "void f<&g, -1, (T)'a'>(int)", "x::operator()<float>(int)", "redzone_checker", "triton_0d1d2",
+        "cudapy::__main__::kernel$241(Array<float, 2, C, mutable, aligned>)", "fusion.12", "f(int)::{lambda()#1}",
+    ):  # fmt: skip
+        assert read(NCU_CSV.replace("conv_forward(int)", name)).counters[0]["kernel"].startswith(name)
+
+
 # --- figures -----------------------------------------------------------------------------------------------------
 
 
@@ -248,6 +323,10 @@ def test_a_point_between_thousands_is_refused_where_whole_numbers_stand(read, re
     assert read(cycles.replace("1,234,567", "    1,234")).counters[1]["value"] == 1234
     assert "line 9: '1.234' cycle is 1234 or 1.234" in refusal(cycles.replace("1,234,567", "    1.234"))
     assert read(NCU_CSV.replace("1,234.50", "1,234")).counters[0]["value"] == 1234  # the other shows the point
+
+
+def test_a_value_that_a_spreadsheet_rounded_is_refused(refusal):
+    assert "line 2: '1.23E+03' is no value of a counter" in refusal(NCU_CSV.replace("1,234.50", "1.23E+03"))
 
 
 def test_shares_and_times_that_make_no_whole_are_refused(refusal):
@@ -272,6 +351,11 @@ def test_columns_that_a_page_moved_are_read_as_words(read):
         re.sub(r" {4}", "\t", NSYS),
         "\t".join(heads) + "\n" + "".join("\t".join(row) + "\n" for row in cells),
         "\n".join(f"| {' | '.join(row)} |" for row in (heads, ["---:"] * 9, *cells)),
+        "\n".join(f"| {' | '.join(row)} |" for row in (heads, ["==="] * 9, cells[0], ["---"] * 9, *cells[1:])),
+        "\n".join(f"| {' | '.join(f'**{cell}**' for cell in row)} |" for row in (heads, *cells)),
+        "\n".join(f"| {' | '.join(f'`{cell}`' for cell in row)} |" for row in (heads, *cells)),
+        "\n".join("| " + re.sub(r"([_*(])", r"\\\1", " | ".join(row)) + " |" for row in (heads, *cells)),
+        "\n".join(",".join(f'"{cell}"' for cell in row) + ",," for row in (heads, *cells)),
         "\n".join(",".join(f'"{cell}"' for cell in row) for row in (heads, *cells)),
     ):
         assert rows(read(text)) == expected, text
@@ -348,9 +432,43 @@ def test_what_holds_no_profile_is_named_with_the_command_that_gives_one(refusal)
         (b"PK\x03\x04rest", "a zip archive; import what this gives: unzip profile"),
         (b"\x1f\x8b\x08\0rest", "gzip that is damaged or cut off"),
         ("Pr\u00fcfung\n".encode("cp1252") + NVPROF.encode(), "line 1: .*iconv -f CP1252 -t UTF-8 profile"),
-        (NSYS.split(" Time")[0] + "     90.0  9000000  2  4500000.0  4500000.0  conv\n", "line 3: .*without the line of"),
+        (json.dumps({"log": NVPROF}), r"is JSON: import the text that it holds, as `jq -r .log profile > profile.txt`"),
+        (repr(NSYS.splitlines()), "is JSON"),
+        (json.dumps({"worksheets": [{"cells": [{"outputs": [NCU]}]}]}, indent=1), "a notebook that is damaged or of an old"),
+        (quopri.encodestring(NVPROF.encode()), r"a mail's quoted-printable: import .*`python3 -m quopri -d profile >"),
+        (NVPROF.encode() + bytes(8), "or a damaged text: byte 675 is 0; copy the file again"),
+        ("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n", "compute-sanitizer, which measures no times"),
+        ('"Name","Calls","TotalDurationNs"\n"conv(int)",2,9000000\n', "line 1: .*no line above it names its columns in known"),
+        (NCU.replace("    Section: GPU Speed Of Light Throughput\n", ""), "line 3: .*no section under it: print it with ncu --csv"),
+        (NSYS.split(" Time")[0] + "     90.0  9000000  2  4500000.0  4500000.0  conv\n", "line 3: .*no line above it names"),
     ]:  # fmt: skip
         assert re.search(reason, refusal(content)), (reason, refusal(content))
+
+
+def test_what_the_profiler_warned_of_is_part_of_what_the_profile_is(read):
+    lost = "==777== Warning: 3 records have invalid timestamps due to insufficient device buffer space.\n"
+    crash = "======== Error: Application received signal 139\n"
+    assert read(lost + NVPROF + crash).what == "nvprof console text, with warnings of the profiler (line 1, 10)"
+    assert read(NCU + "==ERROR== The application returned an error code (11).\n").what.endswith("profiler (line 13)")
+
+
+def test_the_section_of_dependencies_is_read_past(read):
+    section = "==777== Dependency Analysis:\nCritical path(%)  Critical path  Waiting time  Name\n"
+    profile = read(f"{NVPROF}\n{section}          50.00%       4.0000ms         0ns  conv_forward(int)\n")
+    assert rows(profile) == rows(read(NVPROF))
+    assert profile.omissions == ("the section at line 10",)
+
+
+@pytest.mark.parametrize("unit", [" ", "\t", "-", "- ", "*", "1,111", "1", "| "])
+def test_a_line_of_one_character_many_times_takes_no_time(read, unit):
+    began = time.process_time()
+    for before in ("", "x", "==777== ", "Section: ", "1 a b", "   15.00%  1.5000ms  "):
+        for text in ("", METRICS, *EACH):
+            lines = text.split("\n")
+            lines.insert(len(lines) // 2, before + unit * (100_000 // len(unit)) + "x")
+            with contextlib.suppress(UserError):
+                read("\n".join(lines))
+    assert time.process_time() - began < 10
 
 
 # --- reports, devices, kernels -----------------------------------------------------------------------------------

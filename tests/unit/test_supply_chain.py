@@ -56,3 +56,11 @@ def test_every_lock_is_looked_up_for_known_vulnerabilities():
     assert "pip-audit==" in audited
     for path in LOCKS:
         assert f"-r requirements/{path.name}" in audited
+
+
+def test_the_workflow_keeps_a_bill_of_materials_of_every_lock():
+    steps = yaml.safe_load((PROJECT / ".github/workflows/report.yml").read_text())["jobs"]["audit"]["steps"]
+    (step,) = [step for step in steps if "cyclonedx" in step.get("run", "")]
+    assert "for lock in requirements/*.txt" in step["run"]
+    assert re.search(r"cyclonedx-bom==[\d.]+ cyclonedx-py requirements \"\$lock\"", step["run"])
+    assert any(other.get("with", {}).get("path") == "bills-of-materials/" for other in steps)

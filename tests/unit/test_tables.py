@@ -261,3 +261,9 @@ def test_rows_read_without_pandas_are_those_that_pandas_reads(tmp_path):
     rows = [ROW, {**FAILED, "name": 'a, "b"\nc'}]
     SMALL.write(rows, tmp_path / "small.csv")
     assert SMALL.rows(tmp_path / "small.csv") == rows
+
+
+def test_a_reason_is_cut_when_written_where_it_would_fill_pages():
+    row = dict.fromkeys(tables.SANITIZER.columns, "") | {"errors": None, "reason": "word " * 1000}
+    text = tables.SANITIZER.text([row], "x")
+    assert text.endswith("word\N{HORIZONTAL ELLIPSIS}\n") and len(text) < tables.REASON + 200

@@ -6,6 +6,8 @@ from difflib import get_close_matches
 
 from warpbook.common import parent_process, text_encoding
 
+SCREEN_LINES, LINE_CHARACTERS = 20, 1000
+
 
 class UserError(Exception):
     """A failure that the user can fix. The message gives the value, the limit that it broke and the remedy."""
@@ -23,6 +25,19 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
+def one_screen(error: UserError) -> str:
+    """An error's words, those beyond a screen counted."""
+    lines = str(error).splitlines()
+    shown = [
+        f"{line[:LINE_CHARACTERS]}... and {len(line) - LINE_CHARACTERS:,} more characters"
+        if len(line) > LINE_CHARACTERS
+        else line
+        for line in lines[:SCREEN_LINES]
+    ]
+    more = [f"... and {len(lines) - SCREEN_LINES:,} more lines"] if len(lines) > SCREEN_LINES else []
+    return "\n".join([*shown, *more])
+
+
 def nearest_name(name: str, valid: list[str] | tuple[str, ...]) -> str:
     """The end of a sentence about a misspelt name: the nearest valid name, or all of them."""
     close = get_close_matches(name, valid, n=1)
@@ -38,7 +53,7 @@ def exit_status(main: Callable[[], int | None], failed: int = 2) -> int:
     try:
         return main() or 0
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {one_screen(error)}", file=sys.stderr)
         return failed
     except BrokenPipeError:
         # The reader of our output closed the pipe (`... | head`): no failure.

@@ -10,6 +10,9 @@ from warpbook.common.errors import nearest_name
 
 Model = TypeVar("Model", bound=BaseModel)
 
+_SHOWN = 200
+"""Characters of a value that is wrong."""
+
 _READ_AS: dict[str, Callable[[str], Any]] = {
     "int_type": int,
     "float_type": float,
@@ -58,7 +61,9 @@ def _explain_error(detail: Any, model: type[BaseModel]) -> str:
     if detail["type"] == "missing":
         return f"{place}: missing"
     message = detail["msg"].removeprefix("Value error, ")
-    shown = "" if detail["type"] == "value_error" else f" (it is {detail['input']!r})"
+    held = repr(detail["input"])
+    held = held if len(held) <= _SHOWN else f"{held[:_SHOWN]}..."
+    shown = "" if detail["type"] == "value_error" else f" (it is {held})"
     return f"{place}: {message}{shown}" if place else f"{message}{shown}"
 
 

@@ -107,6 +107,8 @@ def _study_name(name: str) -> str:
     """The name of a study, which files are called by."""
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,59}", name):
         raise ValueError(f"{name!r} is no name of a study: up to 60 letters, digits, _ . -, no dot or dash in front")
+    if name == "all":
+        raise ValueError("'all' stands for every study: give this one another name")
     return name
 
 

@@ -3,9 +3,11 @@
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from warpbook.common import units
 from warpbook.common.errors import UserError
 from warpbook.kernels import headers
 from warpbook.profiling import (
@@ -28,6 +30,7 @@ from warpbook.runs.schema import Table
 
 _NSYS_REPORT = b"NVIDIA Tegra Profiler Report"
 _NCU_REPORT = b"NVR\0"
+_WARNINGS_SHOWN = 3
 _BINARY = (cupti_sqlite.MAGIC, _NSYS_REPORT, _NCU_REPORT)
 KNOWN = (
     "nvprof's console text, CSV (--csv) and SQLite, its --metrics and --events, nsys stats as text or CSV, nsys "
@@ -48,7 +51,7 @@ _OTHER_TEXTS = (
      "profile again with `nsys profile --trace cuda,nvtx`"),
     (r"CPU profiling result", "nvprof's profile of the CPU alone: profile again without --cpu-profiling, as "
      "`nvprof --csv --log-file profile.csv PROGRAM`"),
-    (r"\s*Start\s+Duration\s+(?:Grid Size|Name)", "an nvprof trace as text, line {number}: print it with nvprof "
+    (r"^\s*Start\s+Duration\s+(?:Grid Size|Name)", "an nvprof trace as text, line {number}: print it with nvprof "
      "--csv --print-gpu-trace"),
     (r"ERROR: Report '.*' could not be found", "the log of an `nsys stats` that failed ({line}): ask for the reports "
      f"by their present names, as `{KERNEL_SUMS}`"),
@@ -59,13 +62,24 @@ _OTHER_TEXTS = (
      f"times: import what `{KERNEL_SUMS}` prints"),
     (r"\b(nvprof|nsys|ncu): (?:command )?not found|(nvprof|nsys|ncu): No such file", "the shell's message: {line}; give "
      "the profiler's whole path, and profile again"),
+    (r"=== (?:COMPUTE-SANITIZER|CUDA-MEMCHECK)", "the log of compute-sanitizer, which measures no times: profile the "
+     "program with nsys or ncu"),
     (r"={2,8} ?(?:ERROR|Error|Warning)", "a message of the profiler: {line}"),
 )  # fmt: skip
+# What a text is that holds a profile in a form of its own, and what gives it as it was printed.
+_OTHER_FORMS = (
+    (r'\s*+(?:\[\s*+)?\{\s*+"(?:Time|Total|Start)', f"nsys' JSON: import what `{KERNEL_SUMS}` prints"),
+    (r'\s*+\{(?s:.*)"cells"', "a notebook that is damaged or of an old format: save the output of one cell as a text, "
+     "and import that"),
+    (r"""\s*+[\[{]\s*+["'{]""", "JSON: import the text that it holds, as `jq -r .log {0} > {0}.txt` gives it of Docker's "
+     "log"),
+    (r"(?ms).*^=3D=3D", "a mail's quoted-printable: import what this gives: `python3 -m quopri -d {0} > {0}.txt`"),
+)  # fmt: skip
+_WARNING = re.compile(r"\s*={2,8}\w*={0,8} ?(?:Warning|WARNING|Error|ERROR)\b")
 # The header of a table that is no profile of times or counters.
 _OTHER_TABLES = (
     (r'"?#"?,"?Address"?,"?Source', "ncu's source page: import the raw page, `ncu --import REPORT --csv --page raw`"),
     (r"Count,QCount,TAvg", f"nsys' report of launches and waits, without sums: import what `{KERNEL_SUMS}` prints"),
-    (r'\s*\[?\s*\{\s*"(?:Time|Total|Start)', f"nsys' JSON: import what `{KERNEL_SUMS}` prints"),
     (r"\s*<(?:table|thead|tbody|tr|th|td)\b", f"a table as HTML: import what `{KERNEL_SUMS}` prints"),
 )
 
@@ -121,6 +135,9 @@ def _read(path: Path, origin: str, lines: tuple[int, int] | None) -> Profile:
     text = profile_text.decode(content, origin)
     if outputs := profile_text.notebook_outputs(text):
         return _read_notebook(outputs, origin, lines)
+    for pattern, what in _OTHER_FORMS:
+        if re.match(pattern, text):
+            raise UserError(f"{origin} is {what.format(Path(origin).name)}")
     first, last = lines or (1, None)
     return _read_lines(list(islice(profile_text.split(text), first - 1, last)), origin, first)
 
@@ -157,7 +174,12 @@ def _read_lines(lines: list[str], origin: str, first_line: int) -> Profile:
         raise _several(parts, origin)
     if not parts:
         raise _no_profile_error(lines, origin, first_line)
-    return parts[0].read()
+    profile = parts[0].read()
+    warned = [str(number) for number, line in enumerate(lines, first_line) if _WARNING.match(line)]
+    if not warned:
+        return profile
+    where = units.join_some(warned, _WARNINGS_SHOWN)
+    return replace(profile, what=f"{profile.what}, with warnings of the profiler (line {where})")
 
 
 def _several(parts: Sequence[PrintedRun], origin: str) -> UserError:

@@ -15,9 +15,9 @@ from warpbook.profiling.profile_schema import (
     reject_decimal_comma,
 )
 
-_NUMBER = re.compile(r"(?:\(!\) )?(-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?)(?: \(.*\))?", re.IGNORECASE)
+_NUMBER = re.compile(r"(?:\(!\) )?(-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?)(?: \(.*\))?")
 _NONE = re.compile(r"(?:\(!\) )?(?:n/a|-?nan|-?inf|no data|)", re.IGNORECASE)
-_WORD = re.compile(r"(?:\(!\) )?[A-Za-z(].*")
+_WORD = re.compile(r"(?:\(!\) )?[A-Za-z(](?:.*[^\\|;>])?")
 _COUNTED = re.compile(
     r"(?:(?:ns|nsec|nsecond|register|cycle|inst|warp|thread|block|sector|request|byte)s?(?:/\w+)?)?", re.IGNORECASE
 )

@@ -16,19 +16,19 @@ from warpbook.profiling.profile_schema import Profile, error_location, reject_st
 REMEDY = "print it with ncu --csv --page raw, or `ncu --import REPORT --csv --page raw` of its report"
 
 _LAUNCH = re.compile(
-    r"\s*(?P<kernel>[^\s=\[].*?)(?P<shape> \(\d+, \d+, \d+\)x\(\d+, \d+, \d+\))?"
+    r"(?P<kernel>[^\s=\[].*?)(?P<shape> \(\d+, \d+, \d+\)x\(\d+, \d+, \d+\))?"
     r"(?:, \d{4}-\w{3}-\d\d \d\d:\d\d:\d\d)?(?P<context>, Context \d+, Stream \d+)?"
-    r"(?:, Device \d+, CC (?P<capability>\d+\.\d+))?(?:, Invocations (?P<launches>\d+))?\s*"
+    r"(?:, Device \d+, CC (?P<capability>\d+\.\d+))?(?:, Invocations (?P<launches>\d+))?"
 )
 _PART_OF_A_LAUNCH = re.compile(
     r"\(\d+, \d+, \d+\)x\(|\)x\(\d|, \d{4}-\w{3}-\d\d |, (?:Context|Stream|Device|Invocations) \d|\bCC \d|^\s*Device \d"
 )
 _DEVICE = re.compile(r"\s*Device \d+, CC (?P<capability>\d+\.\d+)\s*")
-_SECTION = re.compile(r"\s*Section: (\S.*?)\s*")
-_PROCESS = re.compile(r"\s*(?:\[(\d+)\] \S+@\S+|==PROF== Connected to process (\d+).*)")
+_SECTION = re.compile(r"\s*Section: (\w[\w .,:/()&+#-]*?)\s*")
+_PROCESS = re.compile(r"\s*(?:\[\d+\] \S+@\S+|==PROF== Connected to process \d+.*)")
 _ADVICE = re.compile(r"\s*[A-Z]{3}\s.*|\s*\*{2,}.*")
 _RULE = re.compile(r"\s*-{3,}(?: -{3,}){2}(?: -{3,} -{3,})?\s*")
-_OTHER_RULE = re.compile(r"[\s-]*-{3,}[\s-]*")
+_OTHER_RULE = re.compile(r"(?=.*---)[\s-]++")
 _OTHER_TABLES = re.compile(r"NVLink|NUMA|Topology")  # sections whose tables are not of metrics
 _VALUE_HEADS = ["Metric Name", "Metric Unit", "Metric Value"]
 _HEADS = (_VALUE_HEADS, [*_VALUE_HEADS[:2], *SPREAD_HEADS])
@@ -57,7 +57,7 @@ class _Run:
 
 
 def _launch(line: str) -> re.Match[str] | None:
-    match = _LAUNCH.fullmatch(line)
+    match = _LAUNCH.fullmatch(line.strip())
     if not match or not (match["context"] or match["launches"]):
         return None
     try:
@@ -99,7 +99,9 @@ def _launch_at(lines: Sequence[str], place: int) -> tuple[re.Match[str], int] | 
         if found:
             return found[-1], taken
     if _PART_OF_A_LAUNCH.search(lines[place]):
-        raise ValueError(f"{lines[place].strip()[:60]!r} is part of a launch's line, or has no section under it")
+        raise ValueError(
+            f"{lines[place].strip()[:60]!r} is part of a launch's line, or has no section under it: {REMEDY}"
+        )
     return None
 
 
@@ -117,7 +119,7 @@ def parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Printe
     if not any(_SECTION.fullmatch(line) or _launch(line) for line in lines):
         return []
     runs: list[_Run] = []
-    process = section = capability = rule = ""
+    section = capability = rule = ""
     begin = opened = taken = 0
     heads: list[str] = []
     place = ""  # what may come next: a "section" under a launch, a "table" under its section, or "advice" under both
@@ -131,10 +133,9 @@ def parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Printe
                 rule, heads = _in_table(line, rule, heads, runs, section, number, opened)
                 place = "advice" if not rule else place
             elif match := _PROCESS.fullmatch(line):
-                new = match[1] or match[2]
-                if process and new != process and runs and runs[-1].last > begin:
+                if runs and runs[-1].last > begin:
                     begin = number
-                process, begin = new, begin or number
+                begin = begin or number
             elif match := _DEVICE.fullmatch(line):
                 capability, begin = match["capability"], begin or number
             elif match := _SECTION.fullmatch(line):

@@ -14,6 +14,7 @@ from warpbook.profiling.profile_schema import (
     column_roles,
     contradiction,
     is_api,
+    reject_other_call,
     sum_row,
     summary_rows,
 )
@@ -23,9 +24,10 @@ _SHARE_OF = dict(zip(_GPU_OR_API, ("gpu", "api"), strict=True))
 
 _HEAD = r"(?:Type|Time ?\(%\)|Time(?: ?\((?:ns|us|ms|s)\))?|Calls?|Avg|Min|Max|Name|Kernel Function)"
 _HEADER = re.compile(rf"\s*(?:{_HEAD}\s+)+(?:Name|Kernel Function)\s*")
-_SECTION = re.compile(r"[\s#*]*(?:==\d+==)?[\s*]*(GPU activities|API calls|Profiling result):[\s*]*")
+_SECTION = re.compile(r"[\s#*]*+(?:==\d+==[\s*]*+)?(GPU activities|API calls|Profiling result):[\s*]*")
 _OTHER_SECTION = re.compile(
-    r"[\s#*]*(?:==\d*==+)?[\s*]*((?:CPU profiling|Metric|Event|NVTX|Unified Memory profiling) result|Open(?:ACC|MP)\b)"
+    r"[\s#*]*+(?:==\d*==+[\s*]*+)?((?:CPU profiling|Metric|Event|NVTX|Unified Memory profiling) result|Open(?:ACC|MP)\b"
+    r"|Dependency Analysis:)"
 )
 _MESSAGE = re.compile(r"[\s#*]*==\d*==")
 _NOTHING = re.compile(r"[\s`|+:=-]*")  # blank, or the frame of a table or a code block
@@ -65,8 +67,6 @@ class PrintedTable:
 def _plain(line: str) -> str:
     """The line without what a converter added: pipes, tags, backslashes."""
     line = re.sub(r"\\([\\_*<>|])", r"\1", line)
-    if "</b>" in line:
-        line = line.replace("<b>", "").replace("</b>", "")
     if line.lstrip().startswith("|"):
         line = line.replace("|", "\t")
     return line
@@ -134,7 +134,10 @@ class _Console:
                     raise ValueError(f"several rows run together: {' '.join(texts['name'][0].split())[:60]!r}")
                 if texts["name"][0].strip() in ("", "void"):
                     raise ValueError("the row's name is lost")
-                self.table.rows.append(sum_row(line, texts))
+                row = sum_row(line, texts)
+                if self.section == "api":
+                    reject_other_call(row.name)
+                self.table.rows.append(row)
             except ValueError as error:
                 self.fail(line, str(error))
         self.row = None

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 
 from warpbook.common.errors import UserError
 from warpbook.profiling.counter_readings import Readings
@@ -83,12 +84,20 @@ def text_parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[P
                 raise UserError(f"{origin}, line {number}: {line.strip()[:60]!r} has not all columns of the header")
             rows.append((number, device, kernel, form == "Event", match.groups()))
             last, blank = number, False
-        elif blank and not re.search(r"\d\s+[\w.]+\s.*\s\S*\d\S*\s+\S+\s+\S+\s*$|Kernel:|Device ", line):
+        elif blank and not _is_part_of_a_table(line):
             form = ""
         else:
             raise UserError(f"{origin}, line {number}: {line.strip()[:60]!r} stands among counters, and is none")
     end_run()
     return found
+
+
+def _is_part_of_a_table(line: str) -> bool:
+    """Whether a line is the rest of a counter's, with its number of launches, its name and three values, or names a
+    kernel or a device."""
+    words = line.split()
+    counted = any(a[-1].isdecimal() and re.fullmatch(r"[\w.]+", b) for a, b in pairwise(words[:-3]))
+    return (counted and re.search(r"\d", words[-3]) is not None) or "Kernel:" in line or "Device " in line
 
 
 def _value(text: str) -> tuple[str, float | None]:

@@ -26,8 +26,8 @@ _READ_REPORT = re.compile(
     r"(?:cuda_?)?(?:api|gpu)_?(?:kern|mem_?time)?_?(?:gb_?)?(?:sum|trace)|nvtx_?(?:pushpop_?)?sum"
 )
 _NSYS_MESSAGE = re.compile(r"\s*(?:Generating |NOTICE|SKIPPED|ERROR|\[\d+/\d+\])")
-_MESSAGE = re.compile(r"[\s#*]*==+(\w*)==+[\s*]*(.*?)[\s*]*")
-_RULE = re.compile(r"[\s|+:-]*-{2}[\s|+:-]*")
+_MESSAGE = re.compile(r"[\s#*]*==+(\w*)==+[\s*]*(.*)")
+_RULE = re.compile(r"(?=.*(?:--|==))[\s|+:=-]++")
 _NUMBER = re.compile(r"[\d.,]*\d")
 _NEEDED_OF_DETAILS = ("ID", "Kernel Name", "Section Name", "Metric Name", "Metric Unit", "Metric Value")
 _TWO_NUMBERS = re.compile(r"[\s|]*[\d.]+[\s|,]+[\d.]+[\s|,]")
@@ -121,7 +121,15 @@ def _kind(heads: Sequence[str]) -> str:
 
 def _between_pipes(line: str) -> list[str]:
     inner = line.strip().removeprefix("|").removesuffix("|")
-    return [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", inner)]
+    return [_unmarked(cell.strip()) for cell in re.split(r"(?<!\\)\|", inner)]
+
+
+def _unmarked(cell: str) -> str:
+    """A cell without Markdown's marks: code, bold, and backslashes before punctuation."""
+    if code := re.fullmatch(r"(`+)(.*)\1", cell):
+        return code[2].strip()
+    cell = cell.removeprefix("**").removesuffix("**") if cell[:2] == cell[-2:] == "**" else cell
+    return re.sub(r"\\([!-/:-@[-`{-~])", r"\1", cell)
 
 
 def _between_tabs(line: str) -> list[str]:
@@ -140,7 +148,7 @@ def _start_table(number: int, line: str, below: str, report: str) -> ProfilerTab
         (re.compile(r"\s{2,}|\s*\t\s*").split, True),
     ):
         try:
-            heads = [head.strip() for head in split(line.strip())] if possible else [""]
+            heads = [head.strip() for head in split(line.strip().rstrip(","))] if possible else [""]
         except csv.Error:
             continue
         columns = not (split is _between_pipes or split is csv_cells or split is _between_tabs)
@@ -156,7 +164,7 @@ def _start_table(number: int, line: str, below: str, report: str) -> ProfilerTab
             table.unread = [place for place, head in enumerate(heads) if _UNREAD_FIGURE.match(head)]
         if columns:
             if in_rule:
-                spans: list[tuple[int, int | None]] = [match.span() for match in re.finditer("-+", below)]
+                spans: list[tuple[int, int | None]] = [match.span() for match in re.finditer("[-=]+", below)]
                 table.width = len(below.rstrip())
                 table.spans = [*spans[:-1], (spans[-1][0], None)]  # a name, last, may be longer than its rule
             table.split = _columns(table) if kind == "trace" else _words(table)
@@ -202,9 +210,12 @@ def _row(table: ProfilerTable, lines: Sequence[str], place: int) -> tuple[list[s
     text = "\n".join(lines[place : place + taken])
     if taken == _CELL_LINES or place + taken > len(lines):
         raise csv.Error("a quoted cell is not closed")
+    text = text.strip() if table.split is csv_cells else text
     cells = table.split(text)
     names = len(table.heads)
-    if table.split is csv_cells and '"' in cells[0] and not text.lstrip().startswith('"'):
+    if table.split is csv_cells and not any(cells[names:]):
+        del cells[names:]  # a spreadsheet fills up every row to the longest
+    if table.split is csv_cells and '"' in cells[0] and not text.startswith('"'):
         raise csv.Error(f"{cells[0][:60]!r} has something before its quotes")
     if any("\n" in cell and not _FREE_TEXT.match(head) for head, cell in zip(table.heads, cells, strict=False)):
         raise csv.Error("a line ends inside a name or a number")
@@ -276,7 +287,7 @@ def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Profile
                 "import the file that the profiler wrote"
             )
         elif match := _MESSAGE.fullmatch(line):
-            section, blank = match[2] if match[1].isdecimal() or not match[1] else section, True
+            section, blank = match[2].rstrip("* \t") if match[1].isdecimal() or not match[1] else section, True
             if table and table.tool != "ncu":
                 table = None  # ncu's messages stand between its rows too
         elif FENCE.fullmatch(line) or _NSYS_MESSAGE.match(line):
@@ -291,7 +302,7 @@ def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Profile
                     table.last, blank = number + taken - 1, False
                     table.padded |= line != line.rstrip()
                     continue
-                reason = f"{line.strip()[:60]!r} is a row without the line of its columns' names above it"
+                reason = f"{line.strip()[:60]!r} is a row, and no line above it names its columns in known words"
             except csv.Error as error:
                 reason = str(error)
             if (table and (not blank or _TWO_NUMBERS.match(line))) or _looks_like_a_row(line):

@@ -27,14 +27,15 @@ _NS = {
 TIME_UNIT = "|".join(sorted(map(re.escape, _NS), key=len, reverse=True))
 _NUMBER = re.compile(r"(\d{1,3}(?:,\d{3}){1,5}|\d{1,18})(\.\d{1,12})?")
 _TIME = re.compile(rf"({_NUMBER.pattern}) ?({TIME_UNIT})?")
-_WITH_COMMA = re.compile(r"[<-]?[\d.,\s]*\d,\d+[\d.,]*\s?(?:%|[a-zA-Z\u00b5\u03bc/]{1,7})?")
+_WITH_COMMA = re.compile(r"(?=.*\d,\d)[<-]?[\d.,\s]++(?:%|[a-zA-Z\u00b5\u03bc/]{1,7})?")
 _EITHER = re.compile(r"(\d{1,3},\d{3}) ?([^\d\s]*)")  # thousands, or three decimals
 _EITHER_POINT = re.compile(r"(\d{1,3}(?:\.\d{3})+) ?([^\d\s.]*)")
 _SHAPE = re.compile(r" \(\d+, \d+, \d+\)x\(\d+, \d+, \d+\)$")
 _NO_BRACKET = re.compile(r"->|[<>]=|<<|>>(?=\d)")
 _NAME_BEGIN = re.compile(r"[A-Za-z_~\[]|\(anonymous namespace\)|<unnamed>")
-_NO_NAME = re.compile(r",|(?<!:):(?!:)|\s\s|(?:^|\s)\d")  # in no brackets
-_API = re.compile(r"cu(da)?[A-Z][\w ]*")  # a space: the line broke inside the name
+_NO_NAME = re.compile(r"[,;|\"\u2500-\u257f]|(?<!:):(?!:)|\s\s|(?:^|\s)\d|\)\s(?!const\b)\w")  # in no brackets
+_NEVER = re.compile(r"\\|&#?\w+;|</|(?<!operator\()\)<|^\[[\w -]+\](?! \[\d+\]$).")  # of no name a part
+_API = re.compile(r"cu(da)?[A-Z]\w*")
 _API_VERSION = re.compile(r"_v\d{4,}(_pt(sz|ds))?$")
 _COPIES = (
     ("memcpy_htod", re.compile(r"HtoD|Host-to-Device")),
@@ -199,11 +200,12 @@ def reject_strange_name(name: str) -> None:
     for character in _NO_BRACKET.sub("", name):
         depth += (character in "([{") - (character in ")]}")
         angles = max(0, angles + (character == "<") - (character == ">"))  # a converter may have doubled a `>`
-        outside.append("" if depth or angles or character in ")]}>" else character)
+        outside.append("" if depth or angles or character in "]}>" else character)
         if depth < 0:
             break
-    if depth < 0 or not _NAME_BEGIN.match(name) or ")x(" in name or _NO_NAME.search("".join(outside)):
-        raise ValueError(f"{name[:60]!r} is no name of a kernel: a line is broken")
+    strange = _NEVER.search(name) or _NO_NAME.search("".join(outside))
+    if depth < 0 or not _NAME_BEGIN.match(name) or ")x(" in name or strange:
+        raise ValueError(f"{name[:60]!r} is no name of a kernel: a line is broken, or a mark was added to it")
     if (depth or angles) and not name.endswith(("...", "\u2026")) and "operator" not in name:
         raise ValueError(f"the name {name[:60]!r} is cut off: its brackets do not close")
 
@@ -211,6 +213,12 @@ def reject_strange_name(name: str) -> None:
 def is_api(name: str) -> bool:
     """Whether a name is that of a function of the runtime or the driver API."""
     return _API.fullmatch(name) is not None
+
+
+def reject_other_call(name: str) -> None:
+    """ValueError for what is no call of CUDA; nvprof's trace puts the kernel in brackets behind a launch's name."""
+    if not is_api(name.partition(" (")[0]):
+        raise ValueError(f"{name[:60]!r} is no call of CUDA's API")
 
 
 def activity_kind(name: str, api: bool) -> str:
@@ -257,8 +265,13 @@ def traced_event(cells: Mapping[str, tuple[str, str]], kilo: int) -> Row:
         raise ValueError("the event has no name")
     for time in ("start", "duration"):
         reject_ambiguous_comma(*cells[time])
+    api = not text("grid_x") and not name.startswith("[")
+    if api:
+        reject_other_call(name)
+    else:
+        reject_strange_name(name)
     return event(
-        activity_kind(name, api=not text("grid_x") and not name.startswith("[")),
+        activity_kind(name, api),
         name,
         start,
         start + time_ns(*cells["duration"]).whole(),

@@ -28,6 +28,8 @@ _OTHER_FORMATS = (
 
 # Colours and erased lines. An escape that moves the cursor stays: what stood there is not certain.
 _COLOUR = re.compile(r"(?:\x1b|\u241b|\^\[|\\(?:x1b|033|e))(?:\[[\d;:]*[mK]|\(B)|\[\d{1,2}(?:;\d{1,3})*m")
+_TAGS = re.compile(r"<(span|font|code|tt|b|strong|em)\b[^<>]*>(.*?)</\1>")
+_LINE_END = re.compile(r"<br ?/?>$")
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|nbsp|#\d{1,5}|#x[0-9a-fA-F]{1,4});")
 _ADDED, _TAKEN_AWAY = re.compile(r"^\+(?=[\s\d]|$)"), re.compile(r"-(?:\s|\d)")
 LANDMARK = re.compile(
@@ -38,7 +40,7 @@ LANDMARK = re.compile(
 """What only a profiler prints, wherever it stands in a line."""
 
 _STAMP = re.compile(
-    r"\d{4}-\d\d-\d\d|\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|\d+\.\d+|(?<=[A-Z][a-z]{2}) +\d{1,2}\b"
+    r"\d{4}-\d\d-\d\d|\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|(?<!\d)\d+\.\d+|(?<=[A-Z][a-z]{2}) +\d{1,2}\b"
 )
 _RANKS_SHOWN = 6
 
@@ -71,7 +73,7 @@ def decode(content: bytes, origin: str) -> str:
     if encoding != "utf-16" and b"\0" in content:
         encoding = _utf16(content)
         if not encoding:
-            raise UserError(f"{origin} is binary, of no profiler's known format")
+            raise _binary(content, origin)
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:
@@ -82,8 +84,15 @@ def decode(content: bytes, origin: str) -> str:
             f"damaged, or of another encoding; save it as UTF-8, as `iconv -f CP1252 -t UTF-8 {name} > {name}.txt`"
         ) from error
     if "\0" in text:
-        raise UserError(f"{origin} is binary, of no profiler's known format")
+        raise _binary(content, origin)
     return text
+
+
+def _binary(content: bytes, origin: str) -> UserError:
+    zero = content.index(0)
+    return UserError(
+        f"{origin} is binary, of no profiler's known format, or a damaged text: byte {zero} is 0; copy the file again"
+    )
 
 
 def _utf16(content: bytes) -> str:
@@ -112,13 +121,19 @@ def notebook_outputs(text: str) -> dict[int, str]:
 
 
 def split(text: str) -> list[str]:
-    """A text's lines without colours, without HTML's entities, and without a diff's mark where lines were only added."""
+    """A text's lines without colours, HTML's tags and entities, and a diff's mark where lines were only added."""
     separator = "\n" if "\n" in text else "\r"
-    lines = text.split(separator)
-    lines = [_ENTITY.sub(_character, _COLOUR.sub("", line.removesuffix("\r"))) for line in lines]
+    lines = [_plain(line.removesuffix("\r")) for line in text.split(separator)]
     if any(_TAKEN_AWAY.match(line) for line in lines):
         return lines
     return [_ADDED.sub(" ", line) for line in lines]
+
+
+def _plain(line: str) -> str:
+    line = _COLOUR.sub("", line)
+    if "<" in line:
+        line = _LINE_END.sub("", _TAGS.sub(r"\2", line))
+    return _ENTITY.sub(_character, line).replace("\xa0", " ").replace("\ufeff", "")
 
 
 def _character(entity: re.Match[str]) -> str:

@@ -84,7 +84,13 @@ class Run:
                 self.table(table)
         except UserError as error:
             return str(error)
-        return ""
+        from warpbook.runs import summaries  # with pandas, which the tables have just imported
+
+        found = summaries.disagreement(self.table(tables.SAMPLES), self.table(tables.OP_TIMES))
+        if not found:
+            return ""
+        row, column, how = found
+        return f"{self.path}: {tables.OP_TIMES.name}, row {row + 2}, column {column}: {how}"
 
     def check_all(self) -> "Run":
         """Itself, every table read now or, of an archive, before; UserError where one is damaged."""
@@ -211,7 +217,7 @@ def _verify(run: Run) -> Run | None:
     """
     code = (
         Path(__file__).with_name(name)
-        for name in ("archive_reader.py", "manifest.py", "catalog.py", "schema.py", "tables.py")
+        for name in ("archive_reader.py", "manifest.py", "catalog.py", "schema.py", "summaries.py", "tables.py")
     )
     mark = SOUND / hashlib.sha256(b"".join(path.read_bytes() for path in (run.path, *code))).hexdigest()
     if mark.exists():

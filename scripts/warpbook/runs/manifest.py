@@ -1,9 +1,18 @@
 """What run.json must hold for anything to be made of a run. What it holds besides is kept as it is."""
 
-from datetime import datetime
-from typing import Annotated, Any
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 FORMAT = 3
 """Raised whenever a column or a word of a run's tables gets another name or meaning.
@@ -12,8 +21,18 @@ FORMAT = 3
 """
 
 
+CLOCKS_DIFFER = timedelta(days=1)
+"""By how much another machine's clock may be ahead of this one's."""
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
 def _time(text: str) -> str:
-    datetime.fromisoformat(text)
+    if _moment(text) > datetime.now(UTC) + CLOCKS_DIFFER:
+        raise ValueError(f"{text} is in the future, by this machine's clock")
     return text
 
 
@@ -67,7 +86,7 @@ class RecordedMeasuring(_RecordModel):
 
 class Record(_RecordModel):
     format: int = Field(ge=FORMAT, le=FORMAT)
-    run_id: str = Field(pattern=r"^[\w.-]{1,100}$")
+    run_id: str = Field(pattern=r"^\w[\w.-]{0,99}$")
     studies: list[str]
     networks: dict[str, RecordedNetwork]
     variants: dict[str, RecordedVariant]
@@ -78,3 +97,9 @@ class Record(_RecordModel):
     protocol: int
     measuring: RecordedMeasuring
     machine: Machine
+
+    @model_validator(mode="after")
+    def _ends_after_its_start(self) -> Self:
+        if _moment(self.ended) < _moment(self.started):
+            raise ValueError(f"ended, {self.ended}, is before started, {self.started}")
+        return self

@@ -81,6 +81,8 @@ class Range:
 ANY = Range()
 COUNT = Range(0)
 POSITIVE = Range(0, open=True)
+TIME_MS = Range(1e-6, 1e10)
+"""From a nanosecond to some months: no sample takes less, and nobody waits for more."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,8 @@ class Column:
     """A column: `dtype` is float64 (empty: not measured), int64, Int64 (empty: none), bool or string.
 
     A file from before a `later` column was added may lack it, and is read as though its cells were empty. A `needed`
-    number is not empty in a row whose status is ok.
+    number is not empty in a row whose status is ok. A text of more than `most` characters is cut when written and
+    refused when read: a page would take hours to be laid out.
     """
 
     dtype: str
@@ -96,6 +99,7 @@ class Column:
     range: Range = ANY
     later: bool = False
     needed: bool = False
+    most: float = math.inf
 
     def text(self, value: Any) -> str:
         """A value as its cell's text."""
@@ -108,11 +112,14 @@ class Column:
             return repr(float(value))
         if self.dtype in ("int64", "Int64"):
             return str(int(value))
-        return str(value).replace("\r\n", "\n").replace("\r", "\n")  # a CSV reader ends the row at a lone \r
+        text = str(value).replace("\r\n", "\n").replace("\r", "\n")  # a CSV reader ends the row at a lone \r
+        return text if len(text) <= self.most else text[: int(self.most) - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
     def value(self, text: str) -> Any:
         """A cell's value, None for an empty number; ValueError says what the text is not."""
         if self.dtype == "string":
+            if len(text) > self.most:
+                raise ValueError(f"has {len(text):,} characters, more than {self.most:,}")
             return text
         if self.dtype == "bool":
             if text not in ("true", "false"):
@@ -133,7 +140,7 @@ class Column:
         """The values of many cells at once, which is several times faster than one by one; None where that cannot tell
         whether all are in order."""
         if self.dtype == "string":
-            return list(texts)
+            return list(texts) if self.most == math.inf or max(map(len, texts)) <= self.most else None
         if self.dtype == "bool":
             return [text == "true" for text in texts] if {"true", "false"}.issuperset(texts) else None
         filled = texts if self.dtype == "int64" or "" not in texts else [text for text in texts if text]

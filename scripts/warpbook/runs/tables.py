@@ -7,26 +7,32 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from warpbook.runs.schema import COUNT, POSITIVE, Column, Range, Table
+from warpbook.runs.schema import COUNT, POSITIVE, TIME_MS, Column, Range, Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SHARE = Range(0, 1)
+NAME, REASON = 300, 2000
+"""Characters that a name and a reason have at most."""
 
-_VARIANT = Column("string", "stem of the kernel's file, its problem before it where that is not conv: gemm/tiled")
-_NETWORK = Column("string", "network whose shapes it is")
+_VARIANT = Column(
+    "string", "stem of the kernel's file, its problem before it where that is not conv: gemm/tiled", most=NAME
+)
+_NETWORK = Column("string", "network whose shapes it is", most=NAME)
 _PLACE = {
     "problem": Column("string", "what is computed: a folder of kernels/"),
     "case": Column(
-        "string", "fa18/conv1: a layer of a network; gemm/square: a case of a study; fa18: the whole network"
+        "string",
+        "fa18/conv1: a layer of a network; gemm/square: a case of a study; fa18: the whole network",
+        most=NAME,
     ),
 }
 _DEVICE = Column("string", "cpu or gpu")
 _SIZE = Column("int64", "images in the dataset", POSITIVE)
 _WATCHED_WEIGHTS = Column("string", "weight set of the watched program; empty: the network's first", later=True)
 _STATUS = Column("string", "ok, or unsupported, compile_failed, launch_failed, wrong_result, timed_out or refused")
-_REASON = Column("string", "why the status is not ok, with value, limit and remedy; empty when ok")
+_REASON = Column("string", "why the status is not ok, with value, limit and remedy; empty when ok", most=REASON)
 _OUTCOME = {"status": _STATUS, "reason": _REASON}
 _STATE = Column(
     "string",
@@ -42,7 +48,7 @@ _KIND = Column(
 )
 _SAMPLE = {
     "sample": Column("int64", "round in which it was taken: samples of one job and round are a pair", COUNT),
-    "time_ms": Column("float64", "the time; empty when the status is not ok", POSITIVE, needed=True),
+    "time_ms": Column("float64", "the time; empty when the status is not ok", TIME_MS, needed=True),
     "sm_clock_mhz": Column("float64", "SM clock read after the round; empty on a CPU", COUNT),
     "throttled": Column(
         "bool", "a slowdown was active in the round, or other programs kept the CPU busy: kept, left out of summaries"
@@ -127,9 +133,9 @@ OP_TIMES = Table(
         "state": _STATE,
         "kind": _KIND,
         "n": Column("int64", "samples summarised", COUNT),
-        "median_ms": Column("float64", "median time", POSITIVE, needed=True),
-        "ci_low_ms": Column("float64", "lower end of its 95 % interval; empty for fewer than 2 samples", POSITIVE),
-        "ci_high_ms": Column("float64", "upper end of its 95 % interval", POSITIVE),
+        "median_ms": Column("float64", "median time", TIME_MS, needed=True),
+        "ci_low_ms": Column("float64", "lower end of its 95 % interval; empty for fewer than 2 samples", TIME_MS),
+        "ci_high_ms": Column("float64", "upper end of its 95 % interval", TIME_MS),
         "throttled_count": Column("int64", "samples left out because a slowdown was active or the CPU busy", COUNT),
         "refused_count": Column(
             "Int64", "kernel times left out because they exceed twice their call's own", COUNT, later=True
@@ -162,7 +168,7 @@ PROGRAMS = Table(
         "run": Column("int64", "number of the run, from 0", COUNT),
         "user_s": Column("float64", "user CPU time of the process", COUNT, needed=True),
         "system_s": Column("float64", "system CPU time of the process", COUNT, needed=True),
-        "elapsed_s": Column("float64", "wall time of the process", POSITIVE, needed=True),
+        "elapsed_s": Column("float64", "wall time of the process", Range(1e-6, 1e7), needed=True),
         "max_rss_kib": Column("Int64", "peak resident memory of the process", COUNT),
         "accuracy": Column("float64", "share of images whose label was predicted, 0 to 1", SHARE, needed=True),
         "output": Column("string", "what the program printed"),
@@ -282,7 +288,9 @@ SANITIZER = Table(
         "version": Column("string", "the tool's own words on its version"),
         "errors": Column("Int64", "errors that the tool counts; empty where it did not run", COUNT, needed=True),
         "status": _STATUS,
-        "reason": Column("string", "the tool's first words where it found something, or why it did not run"),
+        "reason": Column(
+            "string", "the tool's first words where it found something, or why it did not run", most=REASON
+        ),
     },
     optional=True,
 )
@@ -296,7 +304,7 @@ ATTACKS = Table(
         "device": Column("string", "gpu; emulator: the kernel's source on the CPU; cpu: a CPU variant that does so"),
         "caught": Column("bool", "whether a check failed it, as one must"),
         "status": _STATUS,
-        "reason": Column("string", "the words of the check that caught it"),
+        "reason": Column("string", "the words of the check that caught it", most=REASON),
         "caught_by": Column("string", "the check that caught it", later=True),
     },
     optional=True,
@@ -313,7 +321,7 @@ SWEEP = Table(
         "configuration": Column("string", "the constants, as BLOCK_X=32 BLOCK_Y=4"),
         "tool": Column("string", "the tuner and its version"),
         "time_ms": Column(
-            "float64", "mean kernel time of its iterations; empty where it did not run", POSITIVE, needed=True
+            "float64", "mean kernel time of its iterations; empty where it did not run", TIME_MS, needed=True
         ),
         "n": Column("int64", "iterations", COUNT),
         **_OUTCOME,
@@ -359,7 +367,9 @@ PRECISION = Table(
         "status": Column(
             "string", "ok, or unsupported, compile_failed, launch_failed, wrong_result, timed_out or refused"
         ),
-        "reason": Column("string", "why the status is not ok, with value, limit and remedy; empty when ok"),
+        "reason": Column(
+            "string", "why the status is not ok, with value, limit and remedy; empty when ok", most=REASON
+        ),
     },
     optional=True,
 )

@@ -1,7 +1,9 @@
 """What Snakemake says on the console, in few lines: how far it is, and every error. Its log file keeps all of it."""
 
+import contextlib
 import logging
 import shutil
+import signal
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -43,6 +45,7 @@ SHOWN_AS_PROGRESS = (
 )
 FAILED = "At least one job did not complete"
 NOTHING = "Nothing to be done"
+STOPPING = "Terminating processes on user request"
 SAID = Path("results/said")
 """What was said last on each study's report, for who asks for it again: `<study>.txt`."""
 
@@ -63,6 +66,7 @@ class Console(logging.Handler):
         self.rules: set[str] = set()
         self.began = self.written = time.monotonic()
         self._status = ""
+        self.stopped = False  # by the user: a job that ends then has not failed
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -86,7 +90,10 @@ class Console(logging.Handler):
             text = self.format(record)
             if event == "error" and "CalledProcessError" in text:
                 return  # a job's command failed, which the job's own record tells
-            if record.levelno >= logging.ERROR and FAILED in text:
+            if text.startswith(STOPPING):
+                self.stopped = True
+                self._line(f"Stopped: {self.done} of {self.total} jobs are done. The same command does what is left.")
+            elif record.levelno >= logging.ERROR and FAILED in text:
                 self._line(self._outcome())
             elif text.strip() not in ("", "None") and not text.lstrip().startswith(CHATTER):
                 self._line("\n".join([text, *(summary_line(self.wanted()) if text.startswith(NOTHING) else [])]))
@@ -106,7 +113,7 @@ class Console(logging.Handler):
             self._line(f"[{place}] {minutes}:{seconds:02} {record.rule_msg}")
 
     def _fails(self, record: Any) -> None:
-        if record.jobid in self.failed:  # Snakemake may tell it again at the end
+        if self.stopped or record.jobid in self.failed:  # Snakemake may tell it again at the end
             return
         self.failed.add(record.jobid)
         lines = [f"FAILED: {self.messages.get(record.jobid, record.rule_name)}"]
@@ -120,6 +127,8 @@ class Console(logging.Handler):
         self._line("\n".join(lines))
 
     def _outcome(self) -> str:
+        if self.stopped:
+            return "The jobs that were at work are ended."
         undone = self.total - self.done - len(self.failed)
         words = f"{len(self.failed)} of {self.total} jobs failed"
         words += f", {undone} were not begun that wait for such a one" if undone else ""
@@ -172,6 +181,12 @@ def summary_line(wanted: Iterable[str]) -> list[str]:
     return [*lines, *([f"here: {units.join_some(others, MOST_NAMED)}"] if others else [])]
 
 
+def _interrupt(*_: Any) -> None:
+    """Have Snakemake stop; a second Ctrl-C then ends it at once, its jobs with it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    raise KeyboardInterrupt
+
+
 def install(wanted: Callable[[], Iterable[str]] = list) -> None:
     """Have Snakemake say less on the console, unless it was asked for more or for another logger.
 
@@ -188,3 +203,5 @@ def install(wanted: Callable[[], Iterable[str]] = list) -> None:
         console.filters = default.filters  # `--quiet` holds
         logger.removeHandler(default)
         logger.addHandler(console)
+        with contextlib.suppress(ValueError):  # only the main thread hears of it
+            signal.signal(signal.SIGINT, _interrupt)

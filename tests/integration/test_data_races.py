@@ -140,6 +140,37 @@ def test_the_lines_of_a_race_are_those_of_the_two_accesses(said):
     assert abs(first - second) == 1, text
 
 
+LONG = """
+/*
+kernel: many
+*/
+extern "C" __global__ void many(float* y)
+{
+    __shared__ float s[64];
+    for (int i = 0; i < 20000; ++i) s[threadIdx.x] += i;
+    if (!threadIdx.x) atomicAdd(y, s[0]);
+}
+"""
+RUN_LONG = """
+import sys, numpy as np
+from warpbook.harness.emulator import emulation
+kernels, y = emulation.EmulatedKernels(sys.argv[1], {}), emulation.allocate((1,))
+kernels.function("many")((5000,), (64,), (y,))
+"""
+
+
+@pytest.mark.skipif(emulation.compiler() is None, reason="there is no C++ compiler here to emulate with")
+def test_of_a_grid_that_would_take_minutes_the_first_blocks_are_looked_at(tmp_path):
+    (tmp_path / "many.cu").write_text(LONG)
+    (tmp_path / "many.py").write_text("def prepare(case, kernels):\n    return None\n")
+    library = emulation.compile_host(variants.read("many", tmp_path), tmp_path, sandboxed=False, races=True)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    before = os.times()
+    subprocess.run([sys.executable, "-c", RUN_LONG, str(library)], env=environment, check=True, timeout=200)
+    after = os.times()
+    assert after.children_user - before.children_user < 20
+
+
 NO_SECOND_BARRIER = """\
 /*
 threads: [64]
@@ -178,7 +209,7 @@ def test_of_a_wrong_result_and_a_race_the_race_is_told_first(tmp_path):
     subprocess.run([*command, "--out", str(tmp_path / "out.csv")], cwd=PROJECT, check=True, capture_output=True)
     failed = [row for row in tables.CORRECTNESS.rows(tmp_path / "out.csv") if not row["ok"]]
     assert {row["test"] for row in failed} > {"races"}
-    assert "a data race on taps (shared memory of line 11)" in tables.first_failure(failed)["reason"]
+    assert "a data race on taps (shared memory of line 10)" in tables.first_failure(failed)["reason"]
 
 
 STREAMS = r"""

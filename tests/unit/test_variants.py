@@ -397,3 +397,11 @@ def test_lines_of_a_source_and_of_what_it_includes_keep_their_numbers(tmp_path, 
     line = next(number for number, line in enumerate(own, 1) if "y[0] =" in line)
     assert sources.own_line(text, inside, "mine.cu") == "line 2 of double_it.cuh"
     assert sources.own_line(text, behind, "mine.cu") == f"line {line}"
+
+
+def test_a_launcher_that_was_just_changed_is_read_as_it_is_now_and_leaves_no_compiled_form(tmp_path):
+    for value in ("1", "2"):
+        (tmp_path / "own.py").write_text(f"VALUE = {value}\n")
+        os.utime(tmp_path / "own.py", (1e9, 1e9))
+        assert str(variants.read("own", tmp_path).module.VALUE) == value
+    assert [path.name for path in tmp_path.iterdir()] == ["own.py"]

@@ -7,9 +7,12 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from types import CodeType, ModuleType
 
 from warpbook.common.errors import MachineFault, UserError
 
@@ -20,6 +23,22 @@ PROJECT = Path(os.environ.get(PROJECT_VARIABLE) or Path(__file__).parents[3])
 """Folder of the project: what is beside `scripts/`."""
 
 _DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)
+
+
+class _AsItIs(SourceFileLoader):
+    """Reads a file as it is now. Python's compiled form of it is told by the second of its change and its size alone, and
+    would lie in its author's folder."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
+def new_module(name: str, path: Path) -> tuple[ModuleType, Callable[[ModuleType], None]]:
+    """A user's Python file as a module, and what executes it."""
+    loader = _AsItIs(name, str(path))
+    spec = spec_from_loader(name, loader)
+    assert spec is not None
+    return module_from_spec(spec), loader.exec_module
 
 
 @contextmanager

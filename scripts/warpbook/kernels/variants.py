@@ -7,7 +7,6 @@ what its kernels take. A variant's facts are YAML in the first comment (the docs
 """
 
 import hashlib
-import importlib.util
 import json
 import re
 import sys
@@ -22,6 +21,7 @@ from typing import Any
 import yaml
 
 from warpbook.common.errors import UserError, nearest_name
+from warpbook.common.files import new_module
 from warpbook.kernels import declared_launch, ece408, headers, occupancy, python_functions, sources
 from warpbook.kernels.headers import Header
 from warpbook.kernels.launch_inference import launch_reader, launch_sites, python_launches
@@ -222,14 +222,12 @@ class Variant:
         """The launcher, imported. Raises UserError with the exception's words when it does not import."""
         assert self.launcher is not None
         name = f"kernels_{self.problem.name}_{self.name}"
-        spec = importlib.util.spec_from_file_location(name, self.launcher)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
+        module, execute = new_module(name, self.launcher)
         sys.modules[name] = module  # Numba's cache looks modules up by name
         before = list(sys.path)
         sys.path.append(str(sources.INCLUDE))  # behind libraries, and for this import alone
         try:
-            spec.loader.exec_module(module)
+            execute(module)
         except (Exception, SystemExit) as error:  # a variant's code runs here: any exception is the variant's failure
             path = str(self.launcher)
             lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]

@@ -6,7 +6,6 @@ case is a problem with its extents fixed; one of them, the size, may be left to 
 
 import ast
 import functools
-import importlib.util
 import inspect
 import math
 import string
@@ -23,7 +22,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from warpbook.common import expressions
 from warpbook.common.errors import UserError, nearest_name
 from warpbook.common.expressions import Expression
-from warpbook.common.files import PROJECT
+from warpbook.common.files import PROJECT, new_module
 from warpbook.common.quick_yaml import load_yaml
 from warpbook.common.validation import explain, validate
 
@@ -266,11 +265,9 @@ class Problem:
     def module(self) -> ModuleType:
         """`problem.py`, imported. Raises UserError with the exception's words where it does not import."""
         path = self.folder / FILE
-        spec = importlib.util.spec_from_file_location(f"problem_{self.name}", path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
+        module, execute = new_module(f"problem_{self.name}", path)
         try:
-            spec.loader.exec_module(module)
+            execute(module)
         except Exception as error:
             raise UserError(f"{_display_path(path)} does not import: {type(error).__name__}: {error}") from error
         if not callable(getattr(module, "reference", None)):

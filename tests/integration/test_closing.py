@@ -111,9 +111,9 @@ def test_where_a_library_leads_the_best_line_says_so_and_what_is_next_has_every_
     ev = of_few(evidence_of, few_variants, small_archive, "direct", "cudnn_fp32")
     said = console_summary.summary_lines(ev, PDF, HTML)
     assert said[2].startswith("  best: direct, ") and "; slower than cudnn_fp32: 0." in said[2]
-    wide = {**few_variants["studies"], "all": {**few_variants["studies"]["fa18"], "variants": []}}
+    wide = {**few_variants["studies"], "whole": {**few_variants["studies"]["fa18"], "variants": []}}
     ev.config = ev.config.model_copy(update={"studies": evidence_of(small_archive, studies=wide).config.studies})
-    assert " report --config study=all  # " in console_summary.summary_lines(ev, PDF, HTML)[-1]
+    assert " report --config study=whole  # " in console_summary.summary_lines(ev, PDF, HTML)[-1]
 
 
 def test_what_is_next_is_for_the_device_whose_times_are_lacking(evidence_of, few_variants, small_archive):

@@ -8,11 +8,12 @@ import shutil
 import subprocess
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from warpbook.common import version
 from warpbook.machine import cuda_devices
-from warpbook.runs import catalog, tables
+from warpbook.runs import catalog, summaries, tables
 
 NO_GPU = not isinstance(cuda_devices.probe(), cuda_devices.Device)
 
@@ -241,11 +242,19 @@ def test_a_second_snakemake_in_a_folder_is_refused_while_the_first_works_and_the
     assert first.returncode == 0
 
 
+def write_samples(rows, run):
+    """Write a run's samples, and the op times that they give."""
+    tables.SAMPLES.write(rows, run / tables.SAMPLES.name)
+    machine = json.loads((run / "run.json").read_text())["machine"]
+    op_times = summaries.summarize_series(tables.with_places(pd.DataFrame(rows)), machine)
+    tables.OP_TIMES.write(op_times.to_dict("records"), run / tables.OP_TIMES.name)
+
+
 def test_two_runs_are_compared_by_one_command_whose_exit_status_tells(workspace):
     base = workspace.folder / "results" / "run"
     samples = catalog.open_run(base).table(tables.SAMPLES)[[*tables.SAMPLES.columns]].to_dict("records")
     calm = [{**row, "time_ms": 1 + row["sample"] / 1e4} for row in samples]  # whatever else the machine did
-    tables.SAMPLES.write(calm, base / tables.SAMPLES.name)
+    write_samples(calm, base)
     head = shutil.copytree(base, workspace.folder / "head")
     same = workspace.snakemake("compare", "--config", f"base={base}", f"head={head}", check=False)
     assert same.returncode == 0, same.stdout + same.stderr
@@ -256,7 +265,7 @@ def test_two_runs_are_compared_by_one_command_whose_exit_status_tells(workspace)
     record["variants"]["loop_nest"]["source_sha256"] = "0" * 64
     (head / "run.json").write_text(json.dumps(record))
     slow = [{**row, "time_ms": 99 * row["time_ms"]} if row["variant"] == "loop_nest" else row for row in calm]
-    tables.SAMPLES.write(slow, head / tables.SAMPLES.name)
+    write_samples(slow, head)
     slower = workspace.snakemake("compare", "--config", f"base={base}", f"head={head}", check=False)
     assert slower.returncode == 3, slower.stdout + slower.stderr
     assert re.search(r"loop_nest fa18 \d+ .* slower", workspace.pdf_text("compare"))

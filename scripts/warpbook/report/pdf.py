@@ -2,6 +2,7 @@
 
 import logging
 import re
+import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from warpbook.common.errors import UserError
-from warpbook.common.files import PROJECT
+from warpbook.common.files import PROJECT, scratch_folder
 from warpbook.common.supervision import VariantFailure, limit_resources, run_supervised
 from warpbook.runs import archive_reader, schema, tables
 from warpbook.runs.catalog import Run
@@ -225,12 +226,14 @@ def within_limits(work: Callable[[], None]) -> None:
     """
 
     def produce() -> Iterator[None]:
+        tempfile.tempdir = str(folder)  # where WeasyPrint leaves what it does not take away when it is ended
         limit_resources(LAYOUT_BYTES, LAYOUT_S)
         work()
         yield
 
     try:
-        list(run_supervised(produce, 3 * LAYOUT_S))
+        with scratch_folder() as folder:
+            list(run_supervised(produce, 3 * LAYOUT_S))
     except (VariantFailure, RuntimeError) as error:
         if isinstance(error, RuntimeError) and not str(error).startswith(("MemoryError", "RecursionError")):
             raise

@@ -22,7 +22,7 @@ needs = test -n '$($(1))' || { echo 'error: make $@ needs $(1)=<$(2)>' >&2; exit
 workers = --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 report: .venv/installed
-	.venv/bin/snakemake --cores 1 report
+	.venv/bin/snakemake --cores all report
 
 submission: .venv/installed
 	$(call needs,path,the folder of the submission)

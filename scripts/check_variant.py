@@ -242,9 +242,12 @@ def main() -> None:
     tables.CORRECTNESS.write((to_correctness_row(row, network, shared) for row in rows), arguments.out)
     if variant.inferred_launch:
         print(f"{variant.name}: {variant.inferred_launch.sentence}")
+    said: dict[str, list[Row]] = {}
     for row in rows:
         if not row["ok"]:
-            print(f"{row['status']}: {row['reason']}{size_words(row, network)}")
+            said.setdefault(f"{row['status']}: {row['reason']}", []).append(row)
+    for words, of in said.items():
+        print(f"{words}{size_words(of[0], network)}" if len(of) == 1 else words)
 
 
 if __name__ == "__main__":

@@ -143,8 +143,13 @@ def broken(made, tmp_path_factory) -> SimpleNamespace:
     checked = workspace.snakemake("check", check=False)
     assert checked.returncode != 0
     (kernels / "pipe.cu").unlink()  # nobody could copy it
-    said = checked.stdout + checked.stderr
-    return SimpleNamespace(workspace=workspace, jobs=workspace.finished(done), text=workspace.pdf_text(), check=said)
+    return SimpleNamespace(
+        workspace=workspace,
+        jobs=workspace.finished(done),
+        console=done.stdout + done.stderr,
+        text=workspace.pdf_text(),
+        check=checked.stdout + checked.stderr,
+    )
 
 
 def test_what_is_broken_leaves_the_rest_intact_and_no_temporary_file(broken):
@@ -180,6 +185,7 @@ def test_a_library_that_is_not_installed_is_shown_so_until_it_is(broken, tmp_pat
     (row,) = tables.PROGRAMS.rows(workspace.folder / "results/parts/programs/cpu/fa18/lacking.csv")
     assert (row["status"], row["reason"]) == ("unsupported", f"{words}: pip install a_library")
     assert f"not run {'lacking':24} fa18     {words}" in broken.check
+    assert broken.console.count(f"unsupported: {words}") == 1
 
     (workspace.folder / "scripts" / "a_library.py").touch()
     part = "results/parts/programs/cpu/fa18/lacking.csv"

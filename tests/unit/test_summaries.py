@@ -46,6 +46,12 @@ def test_a_call_that_a_slowdown_made_long_excuses_no_kernel_time():
     assert times.refused_count.to_dict() == {"gpu": 0, "op": 0}
 
 
+def test_two_samples_far_apart_have_an_interval_that_a_run_can_hold():
+    rows = summaries.summarize_series(samples({"op": [1.0, 50.0]}), MACHINE).to_dict("records")
+    assert rows[0]["ci_low_ms"] < 1e-6
+    assert tables.OP_TIMES.text(rows, "op_times.csv")
+
+
 def test_pairs_stay_in_step_where_a_sample_is_no_figure():
     taken = pd.concat([samples({"op": [1.0, 2.0, 3.0]}, throttled=(1,)), samples({"op": [4.0, 5.0, 6.0]}, job="tiled")])
     series = summaries.group_by_series(taken, ["job", "kind"])

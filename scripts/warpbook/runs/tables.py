@@ -134,8 +134,8 @@ OP_TIMES = Table(
         "kind": _KIND,
         "n": Column("int64", "samples summarised", COUNT),
         "median_ms": Column("float64", "median time", TIME_MS, needed=True),
-        "ci_low_ms": Column("float64", "lower end of its 95 % interval; empty for fewer than 2 samples", TIME_MS),
-        "ci_high_ms": Column("float64", "upper end of its 95 % interval", TIME_MS),
+        "ci_low_ms": Column("float64", "lower end of its 95 % interval; empty for fewer than 2 samples", POSITIVE),
+        "ci_high_ms": Column("float64", "upper end of its 95 % interval", POSITIVE),
         "throttled_count": Column("int64", "samples left out because a slowdown was active or the CPU busy", COUNT),
         "refused_count": Column(
             "Int64", "kernel times left out because they exceed twice their call's own", COUNT, later=True

@@ -67,7 +67,7 @@ ROUND_LATE = f"""{_ONCE_OFTEN}
 SKIP_LATE = f"""
 import random
 {_ONCE_OFTEN}
-        if not often or random.random() < 0.25:
+        if not often or random.random() < 0.01:
             launch(x, w, y)
 
     return call

@@ -237,7 +237,7 @@ def main() -> None:
         arguments.spent.parent.mkdir(parents=True, exist_ok=True)
         with arguments.spent.open("a", encoding="utf-8") as spent:
             print(limit_s, file=spent)
-    # A race names the cause of what the other tests saw: it is told first.
+    # A data race explains the other failures, so it comes first.
     rows.sort(key=lambda row: (row["test"], row["status"]) != (data_races.TEST, "wrong_result"))
     tables.CORRECTNESS.write((to_correctness_row(row, network, shared) for row in rows), arguments.out)
     if variant.inferred_launch:

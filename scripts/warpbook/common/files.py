@@ -26,8 +26,8 @@ _DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROF
 
 
 class _AsItIs(SourceFileLoader):
-    """Reads a file as it is now. Python's compiled form of it is told by the second of its change and its size alone, and
-    would lie in its author's folder."""
+    """Compiles a file at every import. Python's cached bytecode counts as current while the file's size and its time of
+    change in whole seconds are the same, and it would stand in the user's folder."""
 
     def get_code(self, fullname: str) -> CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)

@@ -340,9 +340,10 @@ def check_case(
     except VariantFailure as failure:
         rows.append(row(test, ok=False, **failure.columns))
         rows[-1]["reason"] = _with_array(rows[-1]["reason"], variant, case)
-    if not rows[-1]["ok"] and isinstance(bench, benches.CpuBench):
-        rows[-1]["reason"] = error_diagnosis.with_note(variant, rows[-1]["reason"], bench.noted)
-    if rows[-1]["status"] == "wrong_result" and called and isinstance(bench, benches.CpuBench) and not bench.ended:
+    if rows[-1]["ok"] or not isinstance(bench, benches.CpuBench):
+        return rows
+    rows[-1]["reason"] = error_diagnosis.with_note(variant, rows[-1]["reason"], bench.noted)
+    if rows[-1]["status"] == "wrong_result" and called and not bench.ended:
         cause = error_diagnosis.find(bench, variant, case, *called)
         # A NaN that is added to stays the one that it was: it seems that nobody wrote it.
         seen = "" if cause.startswith(error_diagnosis.ADDS) else f"; {rows[-1]['reason']}"

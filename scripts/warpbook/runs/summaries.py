@@ -113,17 +113,15 @@ def summarize_series(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataF
 
 def disagreement(samples: pd.DataFrame, op_times: pd.DataFrame) -> tuple[int, str, str] | None:
     """(row from 0, column, how it differs) of the first of OP_TIMES that is not what SAMPLES give; None where all are."""
-    own = samples[samples.job == samples.variant]
     keys = list(tables.OP_TIMES.key)
-    series = sound_ms(own).groupby([own[name] for name in keys])
-    counts, medians = series.count().to_dict(), series.median().to_dict()
-    for row, key in enumerate(op_times[keys].itertuples(index=False, name=None)):
-        told = op_times.iloc[row]
-        n, median = counts.get(key, 0), medians.get(key, math.nan)
-        if told.n != n:
-            return row, "n", f"{told.n}, but {tables.SAMPLES.name} has {n} sound samples of the series"
-        if n and not math.isclose(told.median_ms, median, rel_tol=1e-9):
-            return row, "median_ms", f"{told.median_ms}, but the median of its samples is {median}"
+    series = group_by_series(samples[samples.job == samples.variant], keys)
+    for row, recorded in enumerate(op_times.to_dict("records")):
+        estimate = series_median(series.get(tuple(recorded[name] for name in keys), np.empty(0)))
+        n = estimate.n if estimate else 0
+        if recorded["n"] != n:
+            return row, "n", f"{recorded['n']}, but {tables.SAMPLES.name} has {n} sound samples of the series"
+        if estimate and not math.isclose(recorded["median_ms"], estimate.value, rel_tol=1e-9):
+            return row, "median_ms", f"{recorded['median_ms']}, but the median of its samples is {estimate.value}"
     return None
 
 

@@ -33,13 +33,12 @@ void note(const std::string& words, int line)
 // Memory that nobody has written, by the number that its NaN bears: arithmetic keeps it, and half precision the upper part.
 static std::vector<std::string> unwritten(1, "memory");
 
-unsigned unwritten_word(const std::string& what, int line)
+unsigned unwritten_word(const std::string& what, int line, size_t most)
 {
-    constexpr size_t MOST = 48;
     const std::string named = line ? what + " at line " + std::to_string(line) : what;
     size_t place = std::find(unwritten.begin(), unwritten.end(), named) - unwritten.begin();
     if (place == unwritten.size()) {
-        if (place < MOST) unwritten.push_back(named);
+        if (place < most) unwritten.push_back(named);
         else place = 0;
     }
     return 0x7FC07F80 | unsigned(place << 16 | place);  // either half of it is a NaN of half precision too
@@ -56,14 +55,6 @@ static unsigned unwritten_place(unsigned word)
     else if (kept >> 6 >= 6) place = kept & 63;  // one half, read as such
     else if ((kept & 7) == 3 || (kept & 7) == 4) place = kept >> 3;  // cut off, or rounded
     return place < unwritten.size() ? place : 0;
-}
-
-// The pattern for a variable of a thread, of which many kernels have more than there are numbers.
-unsigned unset_word(const char* name, int line)
-{
-    constexpr size_t MOST = 32;
-    if (unwritten.size() >= MOST) return 0x7FC07F80;
-    return unwritten_word("the variable " + std::string(name) + " declared", line);
 }
 
 // Note where the first such NaN of an output comes from.

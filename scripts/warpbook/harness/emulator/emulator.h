@@ -72,12 +72,11 @@ extern unsigned long* finished_blocks;  // counted where whoever limits the time
 extern std::string noted;
 void note(const std::string& words, int line);
 
-// The NaN that memory is filled with which nobody has written; it tells which memory that is.
-unsigned unwritten_word(const std::string& what, int line);
+// The NaN that uninitialized memory is filled with. It bears the number of that memory, of which there are so many.
+constexpr size_t MOST_UNWRITTEN = 48, MOST_VARIABLES = 32;  // the rest is for arrays: a kernel may have hundreds of variables
+unsigned unwritten_word(const std::string& what, int line, size_t most = MOST_UNWRITTEN);
 
-unsigned unset_word(const char* name, int line);
-
-// A variable of a thread that is declared without a value: what is computed from it tells its name.
+// Fill a local variable that has no initializer, so that a result computed from it names the variable.
 template <class T> inline void fill_unset(T& value, unsigned word)
 {
     if constexpr (std::is_array_v<T>) {
@@ -89,7 +88,7 @@ template <class T> inline void fill_unset(T& value, unsigned word)
 #ifdef EMULATOR_RACES
 #define EMULATOR_UNSET(name) ((void)0)
 #else
-#define EMULATOR_UNSET(name) [&] { static const unsigned word = emulator::unset_word(#name, __LINE__); emulator::fill_unset(name, word); }()
+#define EMULATOR_UNSET(name) [&] { static const unsigned word = emulator::unwritten_word("the variable " #name " declared", __LINE__, emulator::MOST_VARIABLES); emulator::fill_unset(name, word); }()
 #endif
 
 // Note where the first NaN of an output that is memory nobody wrote comes from.
@@ -205,8 +204,8 @@ inline unsigned lane() { return thread_number() % WARP; }
 unsigned lanes_of(unsigned first, bool (*is)(const Fiber&));
 
 // Wait for the lanes of a mask. Whoever comes last does `work` for all. Lanes that left the kernel are not waited for.
-// A mask of 0 stands for those that come before no thread of the block can go on. Memory is ordered by barriers alone:
-// shuffles, votes and products of tensor cores tell nobody what their lanes wrote.
+// A mask of 0 stands for those that come before no thread of the block can go on. Barriers alone order memory:
+// shuffles, votes and matrix products (mma) do not.
 void together(unsigned mask, int line, void* given, void (*work)(Lanes, int line), bool orders_memory = false);
 
 // Shared memory of the running block: memory for each declaration, so that the sanitizer knows its ends.

@@ -274,7 +274,7 @@ def _shared_declarations(declaration: "Node", name: str) -> Iterator[Edit]:
 
 
 def _unset_variables(declaration: "Node") -> Iterator[Edit]:
-    """Each variable of a thread that is declared without a value: filled with what tells that nobody set it."""
+    """Fill each local float variable that has no initializer with a NaN that names it."""
     kind = cuda_ast.field(declaration, "type")
     if kind is None or cuda_ast.node_text(kind) != "float" or cuda_ast.child(declaration, "storage_class_specifier"):
         return

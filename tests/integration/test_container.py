@@ -67,4 +67,4 @@ def test_the_image_makes_the_report_with_what_it_installed(tmp_path):
     (tmp_path / ".venv" / "installed").touch()
     said = subprocess.run(["make", "--dry-run", "report"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "install.sh" not in said.stdout
-    assert ".venv/bin/snakemake --cores 1 report" in said.stdout
+    assert ".venv/bin/snakemake --cores all report" in said.stdout

@@ -58,7 +58,7 @@ def test_a_stranger_s_matrix_product_goes_in_as_it_is(tmp_path):
     shutil.copy(PROJECT / "kernels" / "gemm" / "problem.py", folder)
     (folder / "stranger.cu").write_text(STRANGER)
     variant = variants.read("stranger", folder)
-    assert "arguments [a, b, c, m, n, k], threads [16, 16], grid [(n + 15) // 16, (m + 15) // 16]" in variant.notes
+    assert "arguments [a, b, c, m, n, k], threads [16, 16], grid [(n + 15) // 16, (m + 15) // 16]" in variant.notes([])
     rows = attack_registry.check_rows(folder, "stranger", "emulator", "gemm")
     assert rows and all(row["ok"] for row in rows)
     (folder / "stranger.cu").write_text(STRANGER.replace("i < K", "i < K - 1"))

@@ -126,6 +126,16 @@ def test_a_right_file_stays_right(rows):
     assert {row["status"] for row in rows(layers=2)} == {"ok"}
 
 
+def test_a_slow_file_is_right_by_three_images_and_some_blocks_of_the_largest_batch(rows, monkeypatch):
+    """The course's batch would take minutes."""
+    monkeypatch.setattr(ece408_check, "SLOW_S", 0)
+    found = rows(layers=4)
+    assert [(row["test"], row["size"]) for row in found] == [
+        *[("integers", 3)] * 2, ("races", 3), *[("indices", 10_000)] * 2
+    ]  # fmt: skip
+    assert {row["status"] for row in found} == {"ok"}
+
+
 def test_a_kernel_that_never_ends_is_told_from_one_that_goes_on_finishing_blocks(rows, tmp_path):
     """Both take far longer than the limit."""
     built = tmp_path / "built"

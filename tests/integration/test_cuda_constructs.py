@@ -147,6 +147,8 @@ DEVICE = {
     "cooperative groups": """
         namespace cg = cooperative_groups;
         auto tile = cg::tiled_partition<8>(cg::this_thread_block());
+        cg::thread_block_tile<8> same = tile;
+        NEED(same.thread_rank() == t % 8);
         NEED(cg::reduce(tile, t, cg::plus<int>()) == t / 8 * 64 + 28 && cg::reduce(tile, t, cg::greater<int>()) == t / 8 * 8 + 7);
         NEED(cg::inclusive_scan(tile, 1) == t % 8 + 1 && cg::exclusive_scan(tile, 1) == t % 8 && tile.ballot(t & 1) == 0xAA);
         auto part = cg::binary_partition(tile, t % 8 < 3);

@@ -192,24 +192,28 @@ extern "C" __global__ void conv_forward(const float* x, const float* w, float* y
 """
 
 
+NEXT_IMAGE = NO_SECOND_BARRIER.replace("x[((n * C", "x[(((n + 1) * C").replace(
+    "    }\n    if", "        __syncthreads();\n    }\n    if"
+)
+"""Reads behind x, where y lies."""
+
+
 @pytest.mark.skipif(emulation.compiler() is None, reason="there is no C++ compiler here to emulate with")
-def test_of_a_wrong_result_and_a_race_the_race_is_told_first(tmp_path):
-    (tmp_path / "own.cu").write_text(NO_SECOND_BARRIER)
-    command = [
-        sys.executable,
-        "scripts/check_variant.py",
-        "--device",
-        "emulator",
-        "--cases",
-        "fa18",
-        "--variant",
-        "own",
-    ]
-    command += ["--kernels", str(tmp_path), "--sizes", "1", "--timeout", "60", "--sandbox", "none"]
+@pytest.mark.parametrize(
+    "code, reason",
+    [
+        (NO_SECOND_BARRIER, "a data race on taps (shared memory of line 10)"),
+        (NEXT_IMAGE, "heap-buffer-overflow in conv_forward at own.cu:14"),
+    ],
+)
+def test_the_cause_is_told_first_a_race_or_the_access_that_leaves_its_array(code, reason, tmp_path):
+    (tmp_path / "own.cu").write_text(code)
+    command = [sys.executable, "scripts/check_variant.py", "--device", "emulator", "--cases", "fa18"]
+    command += ["--variant", "own", "--kernels", str(tmp_path), "--sizes", "1", "--timeout", "60", "--sandbox", "none"]
     subprocess.run([*command, "--out", str(tmp_path / "out.csv")], cwd=PROJECT, check=True, capture_output=True)
     failed = [row for row in tables.CORRECTNESS.rows(tmp_path / "out.csv") if not row["ok"]]
     assert {row["test"] for row in failed} > {"races"}
-    assert "a data race on taps (shared memory of line 10)" in tables.first_failure(failed)["reason"]
+    assert reason in tables.first_failure(failed)["reason"]
 
 
 STREAMS = r"""

@@ -78,7 +78,25 @@ def test_a_launch_is_read_from_the_file_and_shown_with_its_line():
         assert variant.inferred_launch.facts == READ[name]
         lines = (FILES / f"{name}.cu").read_text().splitlines()
         assert "<<<" in lines[variant.inferred_launch.line - 1]
-        assert variant.notes.startswith(f"{name}.cu: launch read from line {variant.inferred_launch.line}: kernel ")
+        assert variant.notes([]).startswith(f"{name}.cu: launch read from line {variant.inferred_launch.line}: kernel ")
+
+
+def test_a_launch_that_asks_for_more_shared_memory_than_cuda_gives_unasked_is_told_what_it_lacks(tmp_path):
+    launch = "conv<<<dim3(N, M), 256, H * W * 16>>>(x, w, y, N, C, H, W, M, K);"
+    arguments = "const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int K"
+    file = tmp_path / "mine.cu"
+
+    def remark(before=""):
+        file.write_text(f"__global__ void conv({arguments}) {{}}\nvoid run({arguments})\n{{ {before}\n  {launch} }}\n")
+        return variants.read("mine", tmp_path).notes(networks.find("fa18").cases)
+
+    asked = "cudaFuncSetAttribute(conv, cudaFuncAttributeMaxDynamicSharedMemorySize, 65536)"
+    assert (
+        f"line 4 of mine.cu asks for 65536 bytes of dynamic shared memory, and CUDA allows 49152: call {asked} before it."
+        in remark()
+    )
+    assert "asks for" in remark(f"// {asked}")
+    assert "asks for" not in remark(f"{asked};")
 
 
 def test_names_taken_for_extents_are_told():

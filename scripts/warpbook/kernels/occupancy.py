@@ -44,6 +44,7 @@ THREADS_MAX = 1024
 BLOCK_MAX = (1024, 1024, 64)
 GRID_MAX = (2**31 - 1, 65_535, 65_535)
 REGISTERS = 65_536
+SHARED_DEFAULT = 48 << 10  # of a block
 SHARED_MAX = 227 << 10  # of a block, where it is asked for; older architectures allow less
 
 

@@ -11,7 +11,8 @@ import json
 import re
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -153,11 +154,29 @@ class Variant:
         """Its title, or its name where it says none."""
         return self.header.title.strip() or self.stem
 
-    @property
-    def notes(self) -> str:
+    def notes(self, cases: Iterable[Case]) -> str:
         """Sentences on how it is called, where that was read, and on what its files do not say; empty where neither."""
         called = f"{self.files[0].name}: {self.inferred_launch.sentence}." if self.inferred_launch else ""
-        return " ".join(filter(None, (called, self.undocumented_fields)))
+        return " ".join(filter(None, (called, self.shared_memory_remark(cases), self.undocumented_fields)))
+
+    def shared_memory_remark(self, cases: Iterable[Case]) -> str:
+        """A sentence that asks for the call without which CUDA refuses its own launch of a case; empty where none is due.
+
+        Warpbook makes that call itself for whatever it launches.
+        """
+        called = re.search(r"\bcu(da)?FuncSetAttribute\b", sources.without_comments(self.code))
+        if self.inferred_launch is None or called:
+            return ""
+        most, unasked = 0, occupancy.SHARED_DEFAULT
+        for case in cases:
+            with suppress(ValueError):  # unsupported there, which says so
+                most = max([most, *(call.shape.shared_bytes for call in self._calls(case.at(case.size or 1)))])
+        asked = f"cudaFuncSetAttribute({self.kernel}, cudaFuncAttributeMaxDynamicSharedMemorySize, {most})"
+        line = f"line {self.inferred_launch.line} of {self.files[0].name}"
+        remark = (
+            f"{line} asks for {most} bytes of dynamic shared memory, and CUDA allows {unasked}: call {asked} before it."
+        )
+        return remark if most > unasked else ""
 
     @property
     def undocumented_fields(self) -> str:

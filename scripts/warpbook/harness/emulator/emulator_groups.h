@@ -123,6 +123,8 @@ struct thread_group : coalesced_group {};
 inline unsigned tile_mask(unsigned count) { return unsigned((1ull << count) - 1) << emulator::lane() / count * count; }
 
 template <unsigned count, class Parent = void> struct thread_block_tile {
+    thread_block_tile() = default;
+    template <class Other> thread_block_tile(const thread_block_tile<count, Other>&) {}
     static_assert(count <= 32 && (count & (count - 1)) == 0, "beyond the emulator: a tile of more than a warp");
     static unsigned mask() { return tile_mask(count); }
     static coalesced_group lanes() { return {mask()}; }

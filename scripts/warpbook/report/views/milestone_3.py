@@ -144,7 +144,7 @@ def _kernel(ev: Evidence, naive: Variant) -> FirstKernel:
         title=naive.title,
         idea=naive.header.idea,
         expect=naive.header.expect,
-        notes=naive.notes,
+        notes=naive.notes(ev.layers),
         run_id=ev.gpu_run.run_id,
         outputs=all_outputs(ev, naive),
         sizes=_sizes(ev, naive),

@@ -170,7 +170,7 @@ def _optimization(ev: Evidence, variant: Variant) -> OptimizationView:
         title=variant.title,
         idea=variant.header.idea,
         expect=variant.header.expect,
-        notes=variant.notes,
+        notes=variant.notes(ev.layers),
         problems=problems,
         alone=tuple(
             OnLayer(

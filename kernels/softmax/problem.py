@@ -24,8 +24,8 @@ precision:
   - {rows: 33, columns: 2052}
   - {rows: 33, columns: 16388}
 aliases:
-  rows: [m, M, N, batch, batch_size, num_rows, B, T, height, H]
-  columns: [n, C, cols, D, dim, num_cols, V, vocab, width, W, hidden, classes, size, len]
+  rows: [row, m, M, N, batch, batch_size, num_rows, B, T, height, H]
+  columns: [column, col, n, C, cols, D, dim, num_cols, V, vocab, width, W, hidden, classes, size, len]
   x: [input, inp, in, a, src, logits, scores]
   y: [output, out, b, dst, probs, result, res]
 """

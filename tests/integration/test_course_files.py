@@ -16,7 +16,7 @@ from warpbook.harness import building, checking, cpp_compiler, ece408_check, err
 from warpbook.harness.emulator import emulation
 from warpbook.harness.isolated import IsolatedBench
 from warpbook.kernels import ece408, variants
-from warpbook.problems import problem
+from warpbook.problems import networks, problem
 from warpbook.runs import tables
 
 FILES = PROJECT / "tests" / "data" / "course"
@@ -297,12 +297,17 @@ def test_the_process_of_an_emulated_file_loads_nothing_but_the_standard_library(
 
 
 @needs_compiler
-def test_a_function_that_a_file_calls_and_nobody_defines_is_named(verdict):
+def test_a_function_or_variable_that_a_file_uses_and_nobody_defines_is_named(verdict):
     changes = [
         ("#define TILE 16", "#define TILE 16\nvoid absent(int);"),
         ("    float *y, *x, *k;\n", "    float *y, *x, *k; absent(1);\n"),
     ]
     assert "compile_failed: absent is called and defined nowhere" in verdict("one_call", *changes)
+    changes = [
+        ("#define TILE 16", "#define TILE 16\nextern __constant__ float absent;"),
+        ("    float *y, *x, *k;\n", "    float *y, *x, *k; if (absent) return;\n"),
+    ]
+    assert "compile_failed: absent is used and defined nowhere" in verdict("one_call", *changes)
 
 
 def test_a_reason_asks_for_the_usual_mistake_behind_it():
@@ -315,7 +320,9 @@ def test_a_reason_asks_for_the_usual_mistake_behind_it():
         ("mine leaves 2 of 12 outputs unwritten", "", ""),
         (unwritten, "a launch with blocks of 2048 x 1 x 1 threads at line 3", ""),
     ):
-        words = error_diagnosis.with_note(variants.read("one_call", FILES), reason, noted)
+        words = error_diagnosis.with_note(
+            variants.read("one_call", FILES), networks.find("ece408").cases[0], reason, noted
+        )
         told, _, question = words.partition("; is ")
         assert told == (f"{reason}; {noted}" if noted else reason)
         assert question.startswith(asked) and bool(question) == bool(asked), (reason, noted)

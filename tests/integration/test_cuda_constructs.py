@@ -167,6 +167,9 @@ DEVICE = {
         Scan(held.scan).InclusiveScan(t, until, cuda::maximum<>());
         NEED(before == t * (t + 1) / 2 && all == 8256 && until == t);
         __syncthreads();
+        struct Most { int operator()(int& a, int& b) { return a > b ? a : b; } };  // CUB gives it variables, and it is none that is const
+        NEED(Reduce(held.reduce).Reduce(t, Most()) == 127 || t);
+        __syncthreads();
         const int most = Warp(held.warp[t / 32]).Reduce(t, cuda::maximum<>());
         NEED(t % 32 || most == t + 31);""",
     "PTX": """

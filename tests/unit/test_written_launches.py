@@ -1,5 +1,7 @@
 """Files that launch their own kernel go in as they are: the launch is read, shown, and never guessed."""
 
+import shutil
+
 import pytest
 import yaml
 
@@ -149,11 +151,6 @@ UNREADABLE = {
         [("W, K);\n    cuda", "W);\n    cuda")],
         "conv_forward_kernel takes 9 arguments, and the launch gives 8, line 32", "arguments: [?]",
     ),
-    "half precision": (
-        [("const float *mask, const int B, const int M,\n                                    ",
-          "const __half *mask, const int B, const int M,\n")],
-        "`mask` points to other than float, line 6", "arguments: [y, x, w,",
-    ),
 }  # fmt: skip
 
 
@@ -167,6 +164,87 @@ def test_what_cannot_be_read_is_said_with_its_line_and_what_to_write(tmp_path):
         assert words in sentence
         assert facts in instead
         assert instead.startswith("kernel: conv_forward_kernel\narguments: ")
+
+
+def test_no_yaml_is_offered_for_arrays_of_other_types(tmp_path):
+    half = changed(("const float *mask", "const __half *mask"))
+    (tmp_path / "half.cu").write_text(half)
+    words = variants.read("half", tmp_path).read_error
+    assert words == "half.cu: `mask` points to __half, and w holds float, line 6 (launch in line 32)"
+    steps = changed(("unroll(const float* x", "unroll(const int* x"), text=(FILES / "two_kernels.cu").read_text())
+    (tmp_path / "steps.cu").write_text(steps)
+    assert "`x` points to int, and x holds float, line " in variants.read("steps", tmp_path).read_error
+
+
+def test_launches_of_a_fixed_number_are_for_that_number_alone(tmp_path):
+    shutil.copy(problems.FOLDER / "reduce" / "problem.py", tmp_path)
+    (tmp_path / "mine.cu").write_text("""\
+__global__ void sum(float *v, float *out) { out[blockIdx.x] = v[blockIdx.x * blockDim.x + threadIdx.x]; }
+int main() {
+    int N = 1 << 16;
+    float *d_in, *d_out;
+    cudaMalloc(&d_in, N * 4);
+    sum<<<N / 256, 256>>>(d_in, d_out);
+    sum<<<1, 256>>>(d_out, d_out);
+}
+""")
+    assert variants.read("mine", tmp_path).header.limits.n.exactly == 65536
+
+
+def test_a_number_of_a_template_that_follows_from_an_extent_is_asked_for(tmp_path):
+    shutil.copy(problems.FOLDER / "reduce" / "problem.py", tmp_path)
+    (tmp_path / "mine.cu").write_text("""\
+template <int EACH> __global__ void sum(const float *x, float *y, int n) {}
+void run(const float *x, float *y, int n) { const int each = n / 256; sum<each><<<1, 256>>>(x, y, n); }
+""")
+    words = "the template's `each` is n // 256, and a template is for one number: say it in `kernel`, line 2"
+    assert words in variants.read("mine", tmp_path).read_error
+
+
+def test_a_sum_for_each_block_is_no_sum_of_all(tmp_path):
+    shutil.copy(problems.FOLDER / "reduce" / "problem.py", tmp_path)
+    (tmp_path / "mine.cu").write_text("""\
+__global__ void sum(const float *x, float *out, int n) { out[blockIdx.x] = x[blockIdx.x]; }
+void run(const float *x, float *out, int n) { sum<<<(n + 255) / 256, 256>>>(x, out, n); }
+""")
+    assert "`out` gets a value of each block, and y has one" in variants.read("mine", tmp_path).read_error
+
+
+def test_a_tensor_of_another_shape_is_not_taken_for_the_problem_s(tmp_path):
+    kernel = "__global__ void conv(const float *x, const float *w, float *y, int H, int W) {}"
+    run = "void run(torch::Tensor x, torch::Tensor w, torch::Tensor y) { int H = x.size(0), W = x.size(1); "
+    call = "conv<<<H, W>>>(x.data_ptr<float>(), w.data_ptr<float>(), y.data_ptr<float>(), H, W); }"
+    (tmp_path / "mine.cu").write_text("\n".join([kernel, run, call]))
+    words = "`H` is extent 0 of x, where x has N: its shape is another, line 2"
+    assert words in variants.read("mine", tmp_path).read_error
+
+
+@pytest.mark.parametrize("alias", ["#define real float", "typedef float real;", "using real = float;"])
+def test_names_that_a_file_gives_types_and_rounding_up_are_read(alias, tmp_path):
+    shutil.copy(problems.FOLDER / "softmax" / "problem.py", tmp_path)
+    kernel = "__global__ void softmax(const real *xd, real *resd, int nrow, int ncol) {}"
+    up = "#define UP(a, b) ((a) >= 0 ? (((a) + (b) - 1) / (b)) : ((a) / (b)))"
+    run = "void run(real *xd, real *resd, int nrow, int ncol) { softmax<<<UP(nrow, 4), 128>>>(xd, resd, nrow, ncol); }"
+    (tmp_path / "mine.cu").write_text("\n".join([alias, up, kernel, run]))
+    facts = variants.read("mine", tmp_path).inferred_launch.facts
+    assert (facts["arguments"], facts["grid"]) == (["x", "y", "rows", "columns"], ["(rows + 4 - 1) // 4"])
+
+
+def test_a_kernel_that_its_file_does_not_launch_gets_yaml_to_complete(tmp_path):
+    shutil.copy(problems.FOLDER / "gemm" / "problem.py", tmp_path)
+    parameters = "int M, int N, int K, float alpha, const float *A, const float *B, float beta, float *C"
+    code = f"template <const int BM, int BN> __global__ void tiled({parameters}) {{}}"
+    (tmp_path / "mine.cu").write_text(code)
+    sentence, _, facts = variants.read("mine", tmp_path).read_error.partition("; say it in mine.yaml:\n")
+    assert sentence == "mine.cu: nothing says how tiled<?, ?> is launched"
+    assert yaml.safe_load(facts)["arguments"] == ["m", "n", "k", 1.0, "a", "b", 0.0, "c"]
+    assert yaml.safe_load(facts)["clear"] == ["c"]
+    completed = facts.replace("tiled<?, ?>", "tiled<32, 32>").replace("threads: [?]", "threads: [1024]")
+    (tmp_path / "mine.yaml").write_text(completed.replace("grid: [?]", "grid: [ceil(n / 32), ceil(m / 32)]"))
+    assert variants.read("mine", tmp_path).read_error == ""
+    (tmp_path / "mine.yaml").unlink()
+    (tmp_path / "mine.cu").write_text(f"{code}\n__global__ void plain({parameters}) {{}}")
+    assert "it holds the kernels tiled, plain: say which, `kernel: tiled`" in variants.read("mine", tmp_path).read_error
 
 
 def test_launches_that_hand_memory_to_each_other_are_steps():

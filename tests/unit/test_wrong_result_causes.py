@@ -1,10 +1,13 @@
 """The cause of a wrong result is told where a second computation shows it, and no cause where none does."""
 
+import shutil
+
 import pytest
 
-from warpbook.harness import checking
+from warpbook.harness import checking, error_diagnosis
 from warpbook.harness.bench import CpuBench
 from warpbook.kernels import variants
+from warpbook.problems import problem
 
 BEGINS = '''"""
 device: cpu
@@ -81,3 +84,20 @@ def test_no_cause_is_told_where_none_explains_every_output(tmp_path, code):
 
 def test_what_is_right_has_no_cause(tmp_path):
     assert reason(tmp_path, "y[...] = right") == ""
+
+
+def test_a_grid_that_is_rounded_down_is_told_with_the_limit_that_it_means(tmp_path):
+    shutil.copy(problem.FOLDER / "gemm" / "problem.py", tmp_path)
+    parameters = "const float *a, const float *b, float *c, int m, int n, int k"
+    launch = "tiled<<<dim3(n / 128, m / 128), 256>>>(a, b, c, m, n, k);"
+    (tmp_path / "mine.cu").write_text(
+        f"__global__ void tiled({parameters}) {{}}\nvoid run({parameters}) {{ {launch} }}\n"
+    )
+    variant = variants.read("mine", tmp_path)
+    case = variant.problem.case("", {"m": 256, "n": 200, "k": 8})
+    assert error_diagnosis.with_note(variant, case, "wrong", "") == (
+        "wrong; its grid (line 2 of mine.cu) has n // 128 blocks, and n = 200 is no multiple of 128: "
+        "round up, or say `limits: {n: {multiple_of: 128}}`"
+    )
+    even = variant.problem.case("", {"m": 256, "n": 256, "k": 8})
+    assert error_diagnosis.with_note(variant, even, "wrong", "") == "wrong"

@@ -119,7 +119,7 @@ call."""
 _OF_HOST_CUDA = re.compile(
     r"cuda(_runtime(_api)?|_profiler_api|Profiler|_gl_interop)?\.h|cu(blas|dnn|fft|sparse|solver|pti|tensor)\w*\.h"
     r"|curand(_precalc)?\.h|(device_launch_parameters|device_functions|driver_types|vector_types|vector_functions"
-    r"|host_defines|builtin_types|nvml|nccl|nvToolsExt)\.h|nvtx3/.*|helper_\w+\.h|exception\.h|(\.\./)*common/inc/.*"
+    r"|host_defines|builtin_types|nvml|nccl|nvToolsExt)\.h|nvtx3/.*|bits/stdc\+\+\.h|helper_\w+\.h|exception\.h|(\.\./)*common/inc/.*"
 )
 """Headers of the host's CUDA, and what NVRTC knows without them."""
 _NAMED = {

@@ -342,7 +342,7 @@ def check_case(
         rows[-1]["reason"] = _with_array(rows[-1]["reason"], variant, case)
     if rows[-1]["ok"] or not isinstance(bench, benches.CpuBench):
         return rows
-    rows[-1]["reason"] = error_diagnosis.with_note(variant, rows[-1]["reason"], bench.noted)
+    rows[-1]["reason"] = error_diagnosis.with_note(variant, case, rows[-1]["reason"], bench.noted)
     if rows[-1]["status"] == "wrong_result" and called and not bench.ended:
         cause = error_diagnosis.find(bench, variant, case, *called)
         # A NaN that is added to stays the one that it was: it seems that nobody wrote it.

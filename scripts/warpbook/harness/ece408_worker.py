@@ -20,9 +20,12 @@ KERNELS, CONVOLUTION = 1, 2
 
 
 def undefined_symbol(error: OSError) -> str:
-    """What a library calls and nobody defines, as a sentence, by the loader's error; empty where that is another."""
-    missing = re.search(r"undefined symbol: _Z(?:N12GPUInterface)?(\d+)(\w+)", str(error))
-    return f"{missing[2][: int(missing[1])]} is called and defined nowhere" if missing else ""
+    """What a library uses and nobody defines, as a sentence, by the loader's error; empty where that is another."""
+    found = re.search(r"undefined symbol: (\w+)", str(error))
+    mangled = re.match(r"_Z(?:N12GPUInterface)?(\d+)(\w+)", found[1]) if found else None
+    if mangled:
+        return f"{mangled[2][: int(mangled[1])]} is called and defined nowhere"
+    return f"{found[1]} is used and defined nowhere" if found and not found[1].startswith("_Z") else ""
 
 
 class CourseFile:

@@ -41,12 +41,28 @@ _OF_THE_HOST = (
 """What to look at first, by what a reason says; and where the host's code is the variant's too."""
 
 
-def with_note(variant: Variant, reason: str, noted: str) -> str:
+def with_note(variant: Variant, case: Case, reason: str, noted: str) -> str:
     """A reason, with what may explain a wrong result as the variant's process noted it, and what to look at first."""
-    reason = f"{reason}; {noted}" if noted else reason
+    reason = "; ".join(filter(None, (reason, noted, _uncovered(variant, case))))
     known = (*_REMEDIES, *(_OF_THE_HOST if variant.course else ()))
     remedy = next((words for pattern, words in known if re.search(pattern, reason)), "")
     return f"{reason}; {remedy}" if remedy else reason
+
+
+def _uncovered(variant: Variant, case: Case) -> str:
+    """That the grid is an extent divided and rounded down, where the extent is no multiple; empty where it is not."""
+    grids = [variant.header.grid, *(step.grid for step in variant.header.steps)]
+    for blocks in (str(text) for grid in grids for text in grid):
+        divided = re.fullmatch(r"(\w+) // (\d+)", blocks)
+        extent = case.extents.get(divided[1], 0) if divided else 0
+        if divided and extent % int(divided[2]):
+            each = int(divided[2])
+            limit = f"`limits: {{{divided[1]}: {{multiple_of: {each}}}}}`"
+            return (
+                f"its grid ({variant.fact_location('grid')}) has {blocks} blocks, and {divided[1]} = {extent} is no "
+                f"multiple of {each}: round up, or say {limit}"
+            )
+    return ""
 
 
 def find(bench: CpuBench, variant: Variant, case: Case, operation: Operation, buffers: Buffers) -> str:

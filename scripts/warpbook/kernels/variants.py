@@ -406,10 +406,7 @@ def _launch_problem(name: str, of: Problem, header: Header, code: str) -> str:
     """What a header leaves unsaid of a kernel's launch that no launcher says either; empty where nothing."""
     there = launch_sites.kernel_names(code)
     if not header.declares_launch:
-        return (
-            "the header has no `launch`, nor `threads` and `grid`, and no launcher is beside it "
-            f"(facts may stand in {name}.yaml)"
-        )
+        return launch_reader.missing_launch(name, code, of, header.kernel)
     if header.steps:
         return ""
     if not header.kernel and len(there) > 1 and of.function not in there:

@@ -21,10 +21,10 @@ inline void __pipeline_wait_prior(unsigned left) { emulator::wait_for_copies(lef
 
 namespace emulator {
 
-template <class T, class Join> struct Joining { T value; const Join* join; unsigned width, count; };
+template <class T, class Join> struct Joining { T value; Join* join; unsigned width, count; };
 
 // All of a part's first `count` lanes, in its first lane.
-template <class T, class Join> T joined_lanes(unsigned mask, T value, const Join& join, unsigned width, unsigned count, int line)
+template <class T, class Join> T joined_lanes(unsigned mask, T value, Join& join, unsigned width, unsigned count, int line)
 {
     using Lane = Joining<T, Join>;
     Lane mine{value, &join, width, count};
@@ -41,7 +41,7 @@ template <class T, class Join> T joined_lanes(unsigned mask, T value, const Join
 }
 
 // What a part's lanes up to each make together, in that lane.
-template <class T, class Join> T scanned_lanes(unsigned mask, T value, const Join& join, unsigned width, int line)
+template <class T, class Join> T scanned_lanes(unsigned mask, T value, Join& join, unsigned width, int line)
 {
     using Lane = Joining<T, Join>;
     Lane mine{value, &join, width, width};
@@ -375,14 +375,14 @@ template <class T, int x, BlockScanAlgorithm = BLOCK_SCAN_RAKING, int y = 1, int
     }
     template <class Join> void InclusiveScan(T value, T& made, Join join, T& all, EMULATOR_AT)
     {
-        const auto [any, less, whole] = before(value, join, line);
+        auto [any, less, whole] = before(value, join, line);
         made = any ? T(join(less, value)) : value;
         all = whole;
     }
     template <class Join> void InclusiveScan(T value, T& made, Join join, EMULATOR_AT) { T all; InclusiveScan(value, made, join, all, line); }
     template <class Join> void ExclusiveScan(T value, T& made, T first, Join join, EMULATOR_AT)
     {
-        const auto [any, less, whole] = before(value, join, line);
+        auto [any, less, whole] = before(value, join, line);
         made = any ? T(join(first, less)) : first;
     }
     void InclusiveSum(T value, T& made, T& all, EMULATOR_AT) { InclusiveScan(value, made, cub::Sum(), all, line); }

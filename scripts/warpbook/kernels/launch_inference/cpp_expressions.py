@@ -272,6 +272,8 @@ class ExpressionReader:
                 lesser = (left.text == first.text) == sign.startswith("<")
                 made = _call("min" if lesser else "max", first, second)
                 return SymbolicValue(made, first.integer and second.integer, first.whole and second.whole)
+            if sign in (">", ">=") and right.text == "0" and _is_positive(left.tree):
+                return first
         raise UnreadableExpression(f"`{_short(node)}` is no sum, product or quotient of extents and numbers", line)
 
     def _size(self, node: "Node", line: int) -> SymbolicValue:
@@ -338,6 +340,15 @@ def _cast(value: SymbolicValue, type_name: str, node: "Node", line: int) -> Symb
     if is_fraction(type_name):
         return SymbolicValue(value.tree, integer=False, whole=value.whole)
     raise UnreadableExpression(f"`{_short(node)}`: the type {type_name} is not known here", line)
+
+
+def _is_positive(tree: ast.AST) -> bool:
+    """Whether a number is above 0 whatever its extents are."""
+    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Add | ast.Mult):
+        return _is_positive(tree.left) and _is_positive(tree.right)
+    return isinstance(tree, ast.Name) or (
+        isinstance(tree, ast.Constant) and isinstance(tree.value, int) and tree.value > 0
+    )
 
 
 def _call(name: str, *values: SymbolicValue) -> ast.expr:

@@ -14,7 +14,7 @@ _FACTORS = {"alpha": 1.0, "scale": 1.0, "scaling": 1.0, "beta": 0.0}
 _PLACE = re.compile(
     r"^(?:(?:d|h|dev|device|gpu|g|cuda|host|ptr|p)_+)|(?:_+(?:d|h|dev|device|gpu|g|cuda|host|ptr|p|data))$"
 )
-_CAMEL = re.compile(r"^(?:d|dev|device|gpu|p)(?=[A-Z])|^d(?=[xwy]$)")
+_CAMEL = re.compile(r"^(?:d|dev|device|gpu|p)(?=[A-Z])|^d(?=[xwy]$)|(?<=[a-zA-Z])(?:d|D|Dev|Device|Gpu|GPU)$")
 
 
 class HostNames:
@@ -65,6 +65,12 @@ class HostNames:
                 exact = self._exact.get(name, "")
                 return exact if exact in known else known[0]
         return ""
+
+    def is_at_other_place(self, name: str, array: str, place: int) -> bool:
+        """Whether a number's name is of extents that an array has, and none of them at this place of its shape."""
+        extents = {each for text in self._shapes.get(array, ()) for each in used_names(text)}
+        named = set(self._extents.get(_plain(name), ())) & extents
+        return bool(named) and self.extent_at_place(array, place) not in named
 
     def extent_at_place(self, array: str, place: int) -> str:
         """The extent that an array has at a place of its shape where nothing is unusual; empty where it has none there,

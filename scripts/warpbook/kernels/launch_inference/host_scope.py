@@ -288,6 +288,12 @@ class HostScope:
     def _bind(self, name: str, value: "Node", line: int, kind: str = "int") -> None:
         self.lines[name] = line
         self.notes.pop(name, None)
+        if shape := _OF_SHAPE.fullmatch("".join(cuda_ast.node_text(value).split())):
+            array, place = self._find_array(shape[1]), int(shape[2])
+            if self.names.is_at_other_place(name, array, place):
+                words = f"`{name}` is extent {place} of {shape[1]}, where {array} has {self.names.extent_at_place(array, place)}"
+                self.known[name] = UnreadableExpression(f"{words}: its shape is another", line)
+                return
         try:
             if kind == "auto" and cuda_ast.node_text(value).startswith("dim3"):
                 self.known[name] = self.reader.extents(value)

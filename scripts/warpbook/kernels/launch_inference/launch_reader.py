@@ -8,17 +8,26 @@ line, and the facts to write instead, as far as they were understood.
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from warpbook.kernels import ece408, sources
 from warpbook.kernels.launch_inference import cuda_ast, launch_rewriting
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.host_scope import Globals
-from warpbook.kernels.launch_inference.inferred_facts import InferredLaunch, UnreadableLaunch, yaml_lines
+from warpbook.kernels.launch_inference.inferred_facts import UNKNOWN, InferredLaunch, UnreadableLaunch, yaml_lines
 from warpbook.kernels.launch_inference.launch_sequence import LaunchSequence
-from warpbook.kernels.launch_inference.launch_sites import find_launches, kernel_definitions
+from warpbook.kernels.launch_inference.launch_sites import (
+    find_launches,
+    function_parameters,
+    is_pointer,
+    kernel_definitions,
+)
 from warpbook.kernels.launch_inference.single_launch import LaunchInference
 from warpbook.problems import problem
 from warpbook.problems.problem import Problem
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
 
 def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None = None) -> InferredLaunch | None:
@@ -91,6 +100,37 @@ def _which(groups: "list[list[LaunchInference]]") -> str:
         answers += [yaml_lines({"kernel": one.kernel}) for one in group if one.is_complete or not in_a_row]
     listed = " or ".join(f"`{answer}`" for answer in dict.fromkeys(answers))
     return f"several kernels are launched: {lines}; say which: {listed}"
+
+
+def missing_launch(stem: str, code: str, of: Problem, kernel: str = "") -> str:
+    """What to say of a kernel that its file launches nowhere: YAML to complete, as far as its parameters' names tell, or
+    the question which kernel is meant."""
+    kernels = kernel_definitions(cuda_ast.parse(code))
+    plain = _plain(kernel) or next(iter(kernels), "")
+    if plain not in kernels or (len(kernels) > 1 and not kernel):
+        which = f"; it holds the kernels {', '.join(kernels)}: say which, `kernel: {plain}`" if len(kernels) > 1 else ""
+        return (
+            "the header has no `launch`, nor `threads` and `grid`, and no launcher is beside it "
+            f"(facts may stand in {stem}.yaml){which}"
+        )
+    names, parameters = HostNames(of), function_parameters(kernels[plain])
+    among = [name for name, _ in parameters]
+
+    def argument(name: str, declaration: "Node") -> str | float:
+        if (factor := names.taken_number(name)) is not None:
+            return factor
+        return (names.find_array(name) if is_pointer(declaration) else names.find_extent(name, among)) or UNKNOWN
+
+    arguments = [argument(name, declaration) for name, declaration in parameters]
+    around = kernels[plain].parent
+    template = cuda_ast.field(around, "parameters") if around and around.type == "template_declaration" else None
+    given = f"<{', '.join([UNKNOWN] * len(template.named_children))}>" if template else ""
+    facts = {"kernel": kernel or plain + given, "arguments": arguments, "threads": [UNKNOWN], "grid": [UNKNOWN]}
+    if any(
+        names.taken_number(name) == 0 for name in among
+    ):  # a factor of what the output holds before, which is no number
+        facts["clear"] = [names.output]
+    return f"nothing says how {facts['kernel']} is launched; say it in {stem}.yaml:\n{yaml_lines(facts)}"
 
 
 def read_file(

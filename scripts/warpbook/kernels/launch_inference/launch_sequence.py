@@ -37,6 +37,7 @@ class LaunchSequence:
             if not size:
                 raise UnreadableLaunch(f"{lines}: nothing tells which array `{name}` is, nor how many bytes it has")
         steps: list[dict[str, Any]] = []
+        launched: list[dict[str, Any]] = []
         done: set[int] = set()
         for part in self._parts:
             for place, name in part.fills():
@@ -49,12 +50,21 @@ class LaunchSequence:
                 else arrays.get(part.pointers[place][0], UNKNOWN) + part.offset(place)
                 for place in part.pointer_places
             }
-            steps.append(part.facts(given))
+            for place in part.pointer_places:
+                name = arrays.get(part.pointers[place][0], "")
+                if name in self._known:
+                    part.check_type(place, name)
+            launched.append(part.facts(given))
+            steps.append(launched[-1])
         if reasons := list(dict.fromkeys(reason for part in self._parts for reason in part.reasons())):
             raise UnreadableLaunch(f"{'; '.join(reasons)} (launches of {lines})")
         self._share_loops(steps)
         notes = {name: words for part in self._parts for name, words in part.notes().items()}
         facts: dict[str, Any] = {"steps": steps} | ({"scratch": scratch} if scratch else {})
+        limits: dict[str, Any] = {}
+        for part, step in zip(self._parts, launched, strict=True):
+            limits |= part.limits(step, facts)
+        facts |= {"limits": limits} if limits else {}
         return InferredLaunch(facts, self._parts[0].line, tuple(notes.values()))
 
     def _variables(self) -> "dict[str, list[tuple[int, bool]]]":

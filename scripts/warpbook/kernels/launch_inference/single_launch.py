@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from warpbook.common import expressions, units
-from warpbook.kernels import launches
+from warpbook.kernels import launches, sources
 from warpbook.kernels.launch_inference import cpp_expressions as cpp
 from warpbook.kernels.launch_inference import cuda_ast
 from warpbook.kernels.launch_inference.cpp_expressions import UnreadableExpression
@@ -79,7 +79,7 @@ class LaunchInference:
         if body is not None:
             self._scope.read_until(body, launch.node)
         self._reasons: list[str] = []
-        self._to_be_launched = False
+        self._beyond_yaml = False
         self._copied: dict[str, Any] = {}
         self._arrays_found: dict[int, str] = {}
         self.plain, self.line = launch.plain, launch.line
@@ -103,11 +103,9 @@ class LaunchInference:
         self._check_unconditional()
         cleared = [self.names.output] if self._fills_output() else []
         if self._reasons:
-            said = {} if self._to_be_launched else facts | self._copied
+            said = {} if self._beyond_yaml else facts | self._copied
             raise UnreadableLaunch(f"{'; '.join(self._reasons)} (launch in line {launch.line})", said)
-        limits = self._limits(facts) | self._copied.pop("limits", {})
-        limits |= {"equal": self.names.base} if self.is_square else {}
-        limits = self._limits_unnamed({**facts, **limits}) | limits
+        limits = self.limits(facts, facts)
         facts |= self._copied | ({"limits": limits} if limits else {}) | ({"clear": cleared} if cleared else {})
         return InferredLaunch(facts, launch.line, tuple(self._scope.notes.values()))
 
@@ -348,6 +346,14 @@ class LaunchInference:
                 made.append(self._extent(name, node))
         return made
 
+    def _without_alias(self, kind: str) -> str:
+        """What the file calls a type by another name."""
+        name = re.escape(kind)
+        text = sources.without_comments(cuda_ast.node_text(self._root))
+        aliases = rf"#\s*define\s+{name}\s+(\w+)\s*$|\btypedef\s+(\w+)\s+{name}\s*;|\busing\s+{name}\s*=\s*(\w+)\s*;"
+        found = re.search(aliases, text, re.MULTILINE)
+        return next(filter(None, found.groups())) if found else kind
+
     def _is_structure(self, kind: str) -> bool:
         """Whether the file defines a type of that name as a structure."""
         text = cuda_ast.node_text(self._root)
@@ -391,12 +397,11 @@ class LaunchInference:
         missing = [array for array in self.names.arrays if array not in names.values()]
         unnamed = [place for place in places if not names[place]]
         line = self._launch.line
+        self._check_sums(names)
         for place in places:
             name, declaration = self.parameters[place]
-            kinds = C_TYPES[self.names.dtypes.get(names[place], "float32")]
-            allowed = {*kinds, "void", *(f"{kinds[0]}{width}" for width in (2, 3, 4)), *self._type_names}
-            if cuda_ast.node_text(cuda_ast.field(declaration, "type")) not in allowed:
-                self._fail(f"`{name}` points to other than {kinds[0]}", cuda_ast.line(declaration))
+            if not self.check_type(place, names[place]):
+                self._beyond_yaml = True
             elif not names[place]:
                 names[place] = self._fail(
                     f"`{cuda_ast.node_text(self._launch.arguments[place])}` is none of {units.join_all(self.names.arrays)} by its name",
@@ -410,13 +415,37 @@ class LaunchInference:
             self._constant_memory()
         elif missing and not unnamed:
             self._fail(f"no pointer is {' or '.join(missing)}{self._library}", line)
-            self._to_be_launched = True
+            self._beyond_yaml = True
         self._arrays_found = dict(names)
         self._scope.notes.update({f"place {place}": words for place, words in self._by_place.items()})
         names = {
             place: UNKNOWN if name in ("", UNKNOWN) else name + self.offset(place) for place, name in names.items()
         }
         return names | dict.fromkeys(absent, launches.NULL)
+
+    def _check_sums(self, names: Mapping[int, str]) -> None:
+        """Complain of an output of one value that is one for each block: what adds them up is not on the device."""
+        place = next((place for place, name in names.items() if name == self.names.output), None)
+        if place is None or self.names.count_of_array(self.names.output) != "1":
+            return
+        body = cuda_ast.node_text(cuda_ast.field(self._kernel, "body"))
+        if re.search(rf"\b{self.parameters[place][0]}\s*\[\s*(?:blockIdx\.x|bid|block_?[iI]dx?)\s*\]\s*=[^=]", body):
+            name = self.parameters[place][0]
+            self._fail(f"`{name}` gets a value of each block, and {self.names.output} has one", self._launch.line)
+            self._beyond_yaml = True
+
+    def check_type(self, place: int, array: str) -> bool:
+        """Whether the kernel's pointer at a place may be that array by its type; complains where not."""
+        name, declaration = self.parameters[place]
+        kinds = C_TYPES[self.names.dtypes.get(array, "float32")]
+        allowed = {*kinds, "void", *(f"{kinds[0]}{width}" for width in (2, 3, 4)), *self._type_names}
+        found = self._without_alias(cuda_ast.node_text(cuda_ast.field(declaration, "type")))
+        if found not in allowed:
+            self._fail(
+                f"`{name}` points to {found}, and {array or 'an array of the problem'} holds {kinds[0]}",
+                cuda_ast.line(declaration),
+            )
+        return found in allowed
 
     @property
     def _library(self) -> str:
@@ -439,7 +468,7 @@ class LaunchInference:
         if len(names) != 1 or array is None:
             words = f"no pointer is w, and none is copied to one array in constant memory{self._library}"
             self._fail(words, self._launch.line)
-            self._to_be_launched = True
+            self._beyond_yaml = True
             return
         held, sizes = (
             1,
@@ -526,7 +555,10 @@ class LaunchInference:
                 value = fact_value(self._scope.reader.whole(node).text) if node and not fixed else text
             except UnreadableExpression:
                 value = text
-            made.append(str(value) if isinstance(value, int) else text)
+            if not isinstance(value, int) and value != text:
+                words = f"the template's `{text}` is {value}, and a template is for one number: say it in `kernel`"
+                value = self._fail(words, self._launch.line)
+            made.append(str(value))
         return f"{name}<{', '.join(made)}>"
 
     def _check_unconditional(self) -> None:
@@ -540,6 +572,12 @@ class LaunchInference:
                 self._fail(f"the launch stands under a condition, {words}", cuda_ast.line(parent))
                 return
             node = parent
+
+    def limits(self, facts: dict[str, Any], together: dict[str, Any]) -> dict[str, Any]:
+        """The header's limits: of this launch's `facts`, and those of all that compute the result `together`."""
+        limits: dict[str, Any] = self._limits(facts) | self._copied.pop("limits", {})
+        limits |= {"equal": self.names.base} if self.is_square else {}
+        return self._limits_unnamed({**together, **limits}) | limits
 
     def _limits(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Extents that the kernel has as a number of the file's, and is not told."""

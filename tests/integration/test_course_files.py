@@ -297,17 +297,19 @@ def test_the_process_of_an_emulated_file_loads_nothing_but_the_standard_library(
 
 
 @needs_compiler
-def test_a_function_or_variable_that_a_file_uses_and_nobody_defines_is_named(verdict):
+@pytest.mark.parametrize(
+    "declared, used, how",
+    [
+        ("void absent(int);", "absent(1);", "called"),
+        ("extern __constant__ float absent;", "if (absent) return;", "used"),
+    ],
+)
+def test_a_function_or_variable_that_a_file_uses_and_nobody_defines_is_named(declared, used, how, verdict):
     changes = [
-        ("#define TILE 16", "#define TILE 16\nvoid absent(int);"),
-        ("    float *y, *x, *k;\n", "    float *y, *x, *k; absent(1);\n"),
+        ("#define TILE 16", f"#define TILE 16\n{declared}"),
+        ("    float *y, *x, *k;\n", f"    float *y, *x, *k; {used}\n"),
     ]
-    assert "compile_failed: absent is called and defined nowhere" in verdict("one_call", *changes)
-    changes = [
-        ("#define TILE 16", "#define TILE 16\nextern __constant__ float absent;"),
-        ("    float *y, *x, *k;\n", "    float *y, *x, *k; if (absent) return;\n"),
-    ]
-    assert "compile_failed: absent is used and defined nowhere" in verdict("one_call", *changes)
+    assert f"compile_failed: absent is {how} and defined nowhere" in verdict("one_call", *changes)
 
 
 def test_a_reason_asks_for_the_usual_mistake_behind_it():

@@ -210,6 +210,16 @@ void run(const float *x, float *out, int n) { sum<<<(n + 255) / 256, 256>>>(x, o
     assert "`out` gets a value of each block, and y has one" in variants.read("mine", tmp_path).read_error
 
 
+def test_a_kernel_that_one_of_two_extents_is_told_is_not_taken_for_the_problem_s(tmp_path):
+    shutil.copy(problems.FOLDER / "softmax" / "problem.py", tmp_path)
+    (tmp_path / "mine.cu").write_text("""\
+__global__ void softmax(const float *x, float *y, int N) {}
+void run(const float *x, float *y, int N) { softmax<<<(N + 255) / 256, 256>>>(x, y, N); }
+""")
+    words = "mine.cu: nothing tells the kernel columns (launch in line 2)"
+    assert variants.read("mine", tmp_path).read_error == words
+
+
 def test_a_tensor_of_another_shape_is_not_taken_for_the_problem_s(tmp_path):
     kernel = "__global__ void conv(const float *x, const float *w, float *y, int H, int W) {}"
     run = "void run(torch::Tensor x, torch::Tensor w, torch::Tensor y) { int H = x.size(0), W = x.size(1); "

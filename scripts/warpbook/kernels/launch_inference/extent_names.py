@@ -29,6 +29,8 @@ class HostNames:
         self._first = next(iter(problem.inputs))
         self._numbers = problem.names
         self.base = [name for name, one in problem.facts.extents.items() if one.usual is None]
+        self.has_plain_extents = len(self.base) == len(problem.facts.extents)
+        """Whether no extent has a usual value."""
         # What is unusual, or follows from other extents, goes by its aliases alone.
         named = [name for name in problem.names if name in aliases or name in problem.arguments]
         self._extents: dict[str, list[str]] = {}

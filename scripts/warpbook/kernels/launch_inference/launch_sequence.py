@@ -65,6 +65,7 @@ class LaunchSequence:
         for part, step in zip(self._parts, launched, strict=True):
             limits |= part.limits(step, facts)
         facts |= {"limits": limits} if limits else {}
+        self._parts[0].require_extents(facts)
         return InferredLaunch(facts, self._parts[0].line, tuple(notes.values()))
 
     def _variables(self) -> "dict[str, list[tuple[int, bool]]]":

@@ -106,6 +106,7 @@ class LaunchInference:
             said = {} if self._beyond_yaml else facts | self._copied
             raise UnreadableLaunch(f"{'; '.join(self._reasons)} (launch in line {launch.line})", said)
         limits = self.limits(facts, facts)
+        self.require_extents({**facts, **limits})
         facts |= self._copied | ({"limits": limits} if limits else {}) | ({"clear": cleared} if cleared else {})
         return InferredLaunch(facts, launch.line, tuple(self._scope.notes.values()))
 
@@ -578,6 +579,16 @@ class LaunchInference:
         limits: dict[str, Any] = self._limits(facts) | self._copied.pop("limits", {})
         limits |= {"equal": self.names.base} if self.is_square else {}
         return self._limits_unnamed({**together, **limits}) | limits
+
+    def require_extents(self, facts: dict[str, Any]) -> None:
+        """Raise UnreadableLaunch where an extent is nowhere: the kernel's number is another's then, whatever its name is.
+
+        Where extents have usual values, as a convolution's stride has, arrays may be told by others that follow.
+        """
+        words = set(re.findall(r"\w+", str(facts)))
+        absent = [name for name in self.names.base if name not in words]
+        if absent and self.names.has_plain_extents and not self.is_square:
+            raise UnreadableLaunch(f"nothing tells the kernel {units.join_all(absent)} (launch in line {self.line})")
 
     def _limits(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Extents that the kernel has as a number of the file's, and is not told."""

@@ -7,7 +7,6 @@ expect:    No load of the inner loop goes to global memory any more. Against sha
            barriers a channel still cost more than the cached loads they save is the question.
 check:     l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum falls against shared_input
 builds_on: shared_input
-combines: [constant_weights, shared_input]
 reference: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#memory-optimizations
 constants: {TILE: 16, K_MAX: 7, WEIGHTS_MAX: 16384}
 launch:    {threads: [16, 16, 1], outputs_per_block: {W: 16, H: 16, M: 1, N: 1}}

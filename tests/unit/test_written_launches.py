@@ -269,6 +269,22 @@ def test_launches_that_hand_memory_to_each_other_are_steps():
     assert calls[2].arguments[0] == ("x", LAYER.C * LAYER.H * LAYER.W)
 
 
+def test_of_several_kernels_those_that_are_named_in_a_row_are_launched(tmp_path):
+    """What the question which kernel is meant offers can be pasted back."""
+    text = (FILES / "two_kernels.cu").read_text()
+    direct = (
+        "__global__ void direct(const float* x, const float* w, float* y, int B, int M, int C, int H, int W, int K) {}"
+    )
+    call = "void naive(const float* x, const float* w, float* y, int B, int M, int C, int H, int W, int K)\n{ direct<<<B, M>>>(x, w, y, B, M, C, H, W, K); }"
+    (tmp_path / "mine.cu").write_text(f"{text}\n{direct}\n{call}\n")
+    asked = variants.read("mine", tmp_path).read_error
+    assert asked.endswith("say which: `kernel: [unroll, multiply]` or `kernel: direct`")
+    for answer, kernels in (("kernel: [unroll, multiply]", ["unroll", "multiply"]), ("kernel: direct", ["direct"])):
+        (tmp_path / "mine.yaml").write_text(answer)
+        variant = variants.read("mine", tmp_path)
+        assert (variant.read_error, [kernel for kernel, _ in variant.launched]) == ("", kernels)
+
+
 CONSTANT = (FILES / "constant_memory.cu").read_text()
 
 

@@ -61,7 +61,6 @@ class Header(BaseModel):
     expect: str = Field("", description="effect expected of the idea, written before measuring")
     claims: list[Claim] = Field(default_factory=list, description="parts of `expect` that measurements can decide")
     builds_on: str = Field("", description="its baseline; empty: a starting point, or `direct` if `idea` is empty too")
-    combines: list[str] = Field(default_factory=list, description="variants whose ideas it combines")
     check: str = Field("", description="hardware counter that should change, and how")
     reference: str = Field("", description="address of the source of the idea")
     device: Literal["cpu", "gpu"] = Field("gpu", description="where it runs")

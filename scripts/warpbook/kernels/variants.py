@@ -382,7 +382,6 @@ def read(name: str, folder: Path | None = None) -> Variant:
         header = Header.model_validate(usual | {"title": name}, context=context)
         problem = headers.first_problem(error)
     in_full: dict[str, Any] = {"builds_on": full_name(of, header.builds_on)}
-    in_full["combines"] = [full_name(of, each) for each in header.combines]
     in_full["claims"] = [claim.model_copy(update={"against": full_name(of, claim.against)}) for claim in header.claims]
     return Variant(
         full_name(of, name),

@@ -32,7 +32,7 @@ KNOWN = variants.discover()
 # --- headers -----------------------------------------------------------------------------------------------------
 
 
-def test_every_counter_that_a_header_names_is_read_and_held_against_its_verb():
+def test_every_counter_that_a_header_names_is_read():
     named = {check.split()[0] for check in (variant.header.check for variant in KNOWN.values()) if "__" in check}
     wanted = counters.metrics_to_read(KNOWN.values())
     assert named <= set(wanted)
@@ -40,18 +40,6 @@ def test_every_counter_that_a_header_names_is_read_and_held_against_its_verb():
     assert "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum" in wanted
 
     assert counters.named_metric("no counter, as ncu runs kernels one by one") == ""
-
-    for check, before, after, verdict in [
-        ("x__y.sum falls against direct", 100, 50, True),
-        ("x__y.sum falls against direct", 100, 99, False),
-        ("x__y.sum falls to nothing against direct", 100, 0, True),
-        ("x__y.sum rises from zero against direct", 0, 5, True),
-        ("x__y.sum rises against direct", 100, 100, False),
-        ("x__y.sum stays within a few per cent of direct", 100, 103, True),
-        ("x__y.sum stays where direct has it", 100, 40, False),
-        ("x__y.sum is the figure that others lower", 100, 40, None),
-    ]:
-        assert counters.counter_change(check, "conv1", before, after).as_expected is verdict
 
 
 # --- what counters say of a call ---------------------------------------------------------------------------------

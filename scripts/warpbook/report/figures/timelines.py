@@ -127,7 +127,7 @@ def _range_bars(axes: Axes, ranges: Any, place: int, left: float, right: float) 
         )
         if (end - start) * room > 3.6 * len(row.name):
             middle = ((start + end) / 2 - left) / 1e6
-            axes.text(middle, place, row.name, ha="center", va="center", fontsize=6)
+            axes.text(middle, place, row.name, ha="center", va="center", fontsize=6.5)
 
 
 def layer_before_and_after(ev: Evidence, spans: dict[str, Any], layer: str) -> str:

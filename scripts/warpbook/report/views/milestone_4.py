@@ -14,7 +14,6 @@ from warpbook.report.evidence.missing_data import PROGRAM
 from warpbook.report.excerpts import Excerpt, excerpt
 from warpbook.report.views import cell_markup, chains, claim_table, ladder, launch_overhead, launch_resources
 from warpbook.report.views.components import Cell, Figure, HtmlTable
-from warpbook.report.views.header_counter import counter_sentence
 from warpbook.report.views.kernel_resources import BeforeAndAfter, before_and_after
 from warpbook.runs import catalog
 
@@ -53,16 +52,13 @@ class OnLayer:
 
 @dataclass(frozen=True)
 class KernelResources:
-    """Resources of the main kernel, and in brackets of that before. kernel: empty for its header's; check: the
-    header's words on what to watch, then what became of it."""
+    """Resources of the main kernel, and in brackets of that before. kernel: empty for its header's."""
 
     kernel: str
     after: launch_resources.Resources
     before: launch_resources.Resources
     occupancy: str
     occupancy_before: str
-    check: str
-    watched: str
 
 
 @dataclass(frozen=True)
@@ -263,6 +259,4 @@ def _build_comparison(ev: Evidence, variant: Variant) -> KernelResources | None:
         occupancy_before="unknown"
         if before.occupancy is None
         else f"{units.percent(before.occupancy, 0)}, {before.limiter}",
-        check="" if variant.header.claims else variant.header.check,
-        watched=counter_sentence(ev, variant) if variant.header.check else "",
     )

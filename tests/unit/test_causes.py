@@ -2,8 +2,10 @@
 
 from types import SimpleNamespace
 
+from warpbook.common.statistics import Estimate
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall, CountedLaunch
+from warpbook.report.evidence import Speedup
 from warpbook.report.views import causes
 
 NAIVE, BEST = (SimpleNamespace(name=name, stem=name) for name in ("direct", "blocked"))
@@ -95,3 +97,32 @@ def test_where_no_unit_is_near_its_peak_the_advice_is_against_latency_and_withou
         f"latency limits it: try {causes.LATENCY_REMEDY}"
     )
     assert "snakemake --cores 1 count --config study=fa18" in advice(evidence(ISSUING))
+
+
+def compared(name: str, verdict: str, ratio: Estimate) -> tuple[SimpleNamespace, Speedup]:
+    return SimpleNamespace(name=name, stem=name), Speedup(ratio, True, verdict)
+
+
+def samples(*found: tuple[SimpleNamespace, Speedup]) -> str:
+    by_name = {one.name: speedup for one, speedup in found}
+    ev = SimpleNamespace(
+        largest=10,
+        config=SimpleNamespace(measuring=SimpleNamespace(equivalence_margin=0.01)),
+        ranking=SimpleNamespace(measured_variants=lambda device, peers: [one for one, _ in found]),
+        times=SimpleNamespace(total_speedup=lambda name, size: by_name[name]),
+    )
+    return causes.samples_sentence(ev).replace("\u202f", " ")
+
+
+def test_what_is_ambiguous_is_named_with_the_samples_that_would_settle_it_and_nothing_else_is():
+    settled = compared("tiled", "faster", Estimate(2.0, 1.9, 2.1, 6))
+    # An eighth from 1, and an interval of a quarter to each side: four times the samples.
+    wide = compared("streams", "ambiguous", Estimate(1.125, 0.875, 1.375, 6))
+    # At 1, within the margin once the interval is a fifth as wide: 25 times.
+    near = compared("restrict", "ambiguous", Estimate(1.0, 0.9505, 1.0495, 10))
+    hopeless = compared("block", "ambiguous", Estimate(1.0101, 0.5, 1.5, 10))
+    assert samples(settled) == ""
+    assert samples(settled, near, wide, hopeless) == (
+        "To settle what is ambiguous, take more samples: about 24 of streams (now 6), about 246 of restrict (now 10) and "
+        "more than 10 000 of block (now 10)"
+    )

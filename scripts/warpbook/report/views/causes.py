@@ -1,6 +1,6 @@
 """Why the best kernel is faster than the naive one, and what its counters suggest to try next."""
 
-from warpbook.common import units
+from warpbook.common import statistics, units
 from warpbook.kernels.variants import Variant
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall
@@ -24,6 +24,11 @@ REMEDIES = {
     counters.ISSUE: "wider loads and larger tiles, so that fewer instructions serve each multiply-add",
 }
 LATENCY_REMEDY = "asynchronous copies or more warps, so that more loads are in flight"
+
+SAMPLES_MOST = 10_000
+"""Of a series: more would be measured for hours."""
+SHOWN = 3
+"""Comparisons that a sentence names."""
 
 Calls = dict[str, CountedCall]
 """A variant's counted calls by layer."""
@@ -71,6 +76,27 @@ def next_sentence(ev: Evidence, best: Variant) -> str:
     where = f"{layer} runs at {units.percent(far[layer], 0)} of its bound"
     limit = "latency limits it" if latency else f"{NAMES[unit]} is the busiest unit"
     return f"{where} and {limit}: try {LATENCY_REMEDY if latency else REMEDIES[unit]}"
+
+
+def samples_sentence(ev: Evidence) -> str:
+    """How many samples would settle which comparisons with a baseline are ambiguous at the largest size, those that take
+    fewest first; empty where none is."""
+    margin, asked = ev.config.measuring.equivalence_margin, []
+    for variant in ev.ranking.measured_variants("gpu", peers=False):
+        speedup = ev.times.total_speedup(variant.name, ev.largest)
+        if speedup is None or not speedup.paired or speedup.verdict != "ambiguous":
+            continue
+        # To tell it from 1, or that it lies within the margin: whichever is sooner.
+        enough = (statistics.samples_to_decide(speedup.ratio, margin, beyond) for beyond in (0.0, margin))
+        asked.append((min((n for n in enough if n), default=SAMPLES_MOST + 1), variant.stem, speedup.ratio.n))
+    words = [
+        f"{f'about {units.count(n)}' if n <= SAMPLES_MOST else f'more than {units.count(SAMPLES_MOST)}'} of {name} (now {now})"
+        for n, name, now in sorted(asked)
+    ]
+    if not words:
+        return ""
+    more = f" and of {len(words) - SHOWN} others" if len(words) > SHOWN else ""
+    return f"To settle what is ambiguous, take more samples: {units.join_all(words[:SHOWN])}{more}"
 
 
 def _calls(ev: Evidence, variant: Variant) -> Calls:

@@ -46,7 +46,7 @@ def executive_view(ev: Evidence) -> ExecutiveView | None:
         "Why": f"{cause}{borrowed_run.within_sentence(ev, tables.COUNTERS)}" if cause else "",
         "Correct?": _correctness_sentence(ev, best),
         "Program": _program_sentence(ev, best),
-        "Next": _next_sentence(ev, best),
+        "Next": ". ".join(filter(None, (_next_sentence(ev, best), causes.samples_sentence(ev)))),
     }
     return ExecutiveView(
         tuple(Finding(label, f"{text}.") for label, text in said.items() if text),
@@ -161,11 +161,17 @@ def _facts(ev: Evidence, best: Variant) -> Iterator[tuple[str, Cell]]:
     if limits:
         yield "Clocks and power", f"at most {', '.join(limits)}"
     major, minor = divmod(int(gpu["runtime_cuda"]), 1000)
-    driver = gpu.get("driver") or "unknown"
+    driver, held = gpu.get("driver") or "unknown", machine["packages"]
     yield (
         "Software",
-        f"driver {driver} (CUDA {gpu['driver_cuda']}), runtime {major}.{minor // 10}, {machine['compiler']}; "
-        f"{_libraries(machine['packages'])}",
+        "; ".join(
+            [
+                f"driver {driver} (CUDA {gpu['driver_cuda']})",
+                f"runtime {major}.{minor // 10}",
+                machine["compiler"],
+                *(f"{name} {held[name]}" for name in ("cuDNN", "cuBLAS", "torch") if name in held),
+            ]
+        ),
     )
     yield "CPU", _cpu(ev, machine["cpu"])
     if code := ev.ranking.best_cpu:
@@ -185,12 +191,6 @@ def _facts(ev: Evidence, best: Variant) -> Iterator[tuple[str, Cell]]:
     failed = ev.problems.table[ev.problems.table.status != "unsupported"]
     if left_out := [*filter(None, [ev.missing_reason("cpu")]), *failed.variant.unique()]:
         yield "Left out", "; ".join(left_out)
-
-
-def _libraries(packages: dict[str, str]) -> str:
-    held = [f"{name} {packages[name]}" for name in packages if any(one in name for one in ("cudnn", "cublas", "torch"))]
-    absent = [name for name in ("cuDNN", "cuBLAS") if not any(name.lower() in package for package in packages)]
-    return "; ".join([*held, *([f"the run records no version of {' and '.join(absent)}"] if absent else [])])
 
 
 def _cpu(ev: Evidence, host: dict[str, float]) -> str:

@@ -124,7 +124,7 @@ def test_what_bounds_a_kernel_follows_from_its_counters():
             30,
             40,
             40,
-            "Bound in part by DRAM, 70 % of peak; in part by latency: warps wait 75 % of their time for data from "
+            "Bound in part by DRAM, 70 % of peak. In part by latency: warps wait 75 % of their time for data from "
             "global or local memory.",
         ),
         (

@@ -272,14 +272,16 @@ def test_an_optimization_without_words_goes_by_its_name_and_is_asked_for_them(
 def test_a_call_that_launching_paces_says_so_in_its_section_and_in_that_of_what_builds_on_it(ev, sections):
     paced = {one.name: one.pace for one in sections if one.pace}
     assert "fft" not in paced
-    assert "unroll_gemm is launch-bound: " in paced["unroll_gemm"]
+    assert "the host limits unroll_gemm: " in paced["unroll_gemm"]
     (first, _) = launch_overhead.launch_bound_layers(ev, ev.plan.variants["unroll_gemm"])
     assert first.launches == 2 * first.images
     assert first.each_ms * first.launches == pytest.approx(ev.times.op("unroll_gemm", "conv1", first.images).value)
     assert 0 < first.busy < launch_overhead.BUSY
     in_turn = [ev.times.baseline_time("unroll_gemm_streams", layer, first.images).value for layer in ev.layer_names]
-    told = [f"{units.time(ms / first.launches, 2)} for each launch on" for ms in in_turn]
-    said = paced["unroll_gemm_streams"].split("unroll_gemm is launch-bound: ")[
+    told = [
+        f"{units.time(ms / first.launches, 2)} on {layer}" for ms, layer in zip(in_turn, ev.layer_names, strict=True)
+    ]
+    said = paced["unroll_gemm_streams"].split("the host limits unroll_gemm: ")[
         1
     ]  # the times that its speedup is made of
     assert [words in said for words in told] == [True, True]

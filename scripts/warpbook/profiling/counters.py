@@ -261,7 +261,7 @@ def bound_sentence(launch: CountedLaunch) -> str:
     if most >= HIGH:
         return f"Bound by {name}: {peak}."
     if most >= LOW:
-        return f"Bound in part by {name}, {peak}" + (f"; in part by latency: {waits}." if waits else ".")
+        return f"Bound in part by {name}, {peak}" + (f". In part by latency: {waits}." if waits else ".")
     least = f"nearest its peak: {name}, {_percent(most)}"
     return "Bound by latency: " + (f"{waits}; {least}." if waits else f"{least}.")
 

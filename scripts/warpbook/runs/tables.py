@@ -208,7 +208,7 @@ ACTIVITIES = Table(
 
 PROFILES = Table(
     "profiles.csv",
-    "one program that a profiler watched",
+    "one profiled program",
     ("tool", "variant", "network", "size", "weights"),
     {
         "tool": Column("string", "profiler: cupti, nsys or nvprof"),

@@ -65,7 +65,7 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
     total = ev.times.total(best.name, ev.largest)
     assert total is not None  # of the best kernel
     others = [one for one in (ev.ranking.naive, ev.ranking.best_peer) if one and one != best]
-    compared = [_ratio_words(ev, best, one, "that" if place else "the speed") for place, one in enumerate(others)]
+    compared = [_ratio_words(ev, best, one) for one in others]
     if bound := ev.times.total_method_bound_ms(best.name, ev.largest):
         compared.append(f"{units.percent(bound / total.value, 0)} of the hardware's bound")
     where = ev.layer_names[0] if len(ev.layers) == 1 else f"{'both' if len(ev.layers) == 2 else 'all'} {ev.case_word}s"
@@ -75,11 +75,11 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
         faster = f" ({units.time(sum(composite.times_ms.values()))} with {units.join_all(quicker)})"
     return (
         f"{best.stem} computes {where} at {ev.at_size(ev.largest)} in {units.time(total.value)}{faster}"
-        f"{': ' if compared else ''}{units.join_all(compared)}"
+        f"{'. Speed: ' if compared else ''}{units.join_all(compared)}"
     )
 
 
-def _ratio_words(ev: Evidence, best: Variant, other: Variant, what: str) -> str:
+def _ratio_words(ev: Evidence, best: Variant, other: Variant) -> str:
     speedup = ev.times.total_speedup(best.name, ev.largest, over=other.name)
     assert speedup is not None  # both have a figure for every layer
     number = speedup.short_substitute or cell_markup.headline_ratio(speedup)
@@ -88,7 +88,7 @@ def _ratio_words(ev: Evidence, best: Variant, other: Variant, what: str) -> str:
     return (
         f"{speedup.verdict} than {other.stem} ({speedup.doubt})"
         if number == NO_RATIO
-        else f"{number} {what} of {other.stem}"
+        else f"{number} that of {other.stem}"
     )
 
 

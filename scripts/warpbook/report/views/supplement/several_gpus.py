@@ -55,4 +55,4 @@ def _differences(ev: Evidence) -> str:
         f"{units.percent(float(np.median(found)))} and {units.percent(max(found))} at {units.count(size)}"
         for size, found in sorted(apart.items())
     )
-    return f" The slowest GPU took longer than the fastest, at the median and at most: {', '.join(spans)} images."
+    return f" The slowest GPU took longer than the fastest (median and largest difference): {', '.join(spans)} images."

@@ -13,10 +13,10 @@ from warpbook.report.views.components import Cell, Figure, HtmlTable, numbers, w
 from warpbook.runs import tables
 from warpbook.runs.run_parts import WHOLE
 
-ONE_IMAGE = "one image; racecheck on layers of at most two million products."
+ONE_IMAGE = "one image. Racecheck ran on layers of at most two million products."
 ONE_AFTER_ANOTHER = (
-    "one image, and several for each block where blocks take one after another; racecheck on layers of at most two "
-    f"million products, or on all where tensor cores multiply. “{WHOLE}”: implementations of whole networks, on each."
+    "one image, and several where a block takes one after another. Racecheck ran on layers of at most two million products, "
+    f"or on all where tensor cores multiply. “{WHOLE}”: implementations of whole networks, on each."
 )
 """How variants were tried: runs that name no whole networks are from before blocks were given several images."""
 
@@ -129,8 +129,8 @@ def _sanitizer(ev: Evidence) -> HtmlTable:
     places = "the layers of all networks and on ragged shapes" if ev.is_network else "ragged shapes"
     return HtmlTable(
         "trust-sanitizer-table",
-        f"Errors that NVIDIA's compute-sanitizer {results.version.iloc[0]} counts, each tool over each variant on "
-        f"{places}, {tried}{borrowed_run.run_sentence(ev, tables.SANITIZER)}",
+        f"Errors that NVIDIA's compute-sanitizer {results.version.iloc[0]} counts: each tool over each variant on "
+        f"{places}, with {tried}{borrowed_run.run_sentence(ev, tables.SANITIZER)}",
         (*words("Variant"), *numbers(*tools), *words("The tool's words")),
         tuple(_sanitizer_row(str(name), group, tools) for name, group in results.groupby("variant", sort=False)),
     )

@@ -24,8 +24,8 @@ def gpus_table(ev: Evidence) -> HtmlTable | None:
         "gpu-shares-table",
         f"The {len(shares)} GPUs that shared the run's jobs, by their hashed UUIDs, in the {wall_s:.0f} s of measuring. Wrong: "
         "A/A tests wrongly called faster or slower. Times: the GPU's median op time over that of the middle GPU, and the range "
-        f"of 95\u202f% of such ratios.{_differences(ev)} A speedup is taken within one job on one GPU; a † ratio allows for these "
-        f"differences. Every row of samples.csv.gz names its GPU.",
+        f"of 95\u202f% of such ratios. A speedup is taken within one job on one GPU; a † ratio allows for these differences. "
+        f"Every row of samples.csv.gz names its GPU.{_differences(ev)}",
         (
             *words("GPU", "Cores of its jobs"),
             *numbers("Jobs", "Busy, s", "Busy", "A/A tests", "Wrong", "Times", "from", "to"),

@@ -86,7 +86,6 @@ SUPPLEMENT = """
         Correctness
         Profiles in full
         Machines, software and provenance
-        Data dictionary
         References
 """
 

@@ -16,7 +16,6 @@ from warpbook.report.views.supplement import (
     correctness,
     profiler_tables,
     provenance,
-    several_gpus,
     stream_tables,
     validity,
 )
@@ -221,24 +220,13 @@ def test_a_run_is_told_with_its_code_its_gpu_others_that_took_part_and_those_put
     assert code().startswith(f"Warpbook 7.8.9, commit {record['commit']}")
 
 
-def test_the_configuration_printed_is_of_this_study_and_every_column_is_explained_once(ev):
-    text = provenance.provenance_view(ev).configuration
-    assert f"\n  {ev.name}:\n" in text
-    assert "\n  fa19:\n" not in text
-
-    dictionary = provenance.dictionary()
-    shared = {row[0] for row in dictionary.shared.rows}
-    for table, shown in zip(tables.RUN_TABLES, dictionary.tables, strict=True):
-        assert {row[0] for row in shown.rows} == {*table.columns} - shared
-
-
 OTHERS = "host/ffffffffffff"  # a GPU that takes half as long again
 SLOWER = 1.5
 
 
 @pytest.fixture(scope="module")
 def of_two_gpus(small_archive, opened, evidence_of):
-    """Evidence of the run as two GPUs would have made it: the other one every second A/A test, and more of the jobs."""
+    """Evidence of the run as two GPUs would have made it: the other one every second A/A test, and a job."""
     run = opened(small_archive)
     samples = run.table(tables.SAMPLES)
     theirs = samples.job.str.fullmatch(r"aa:.*:[24]") | (samples.job == "shared_input")
@@ -248,33 +236,10 @@ def of_two_gpus(small_archive, opened, evidence_of):
         time_ms=samples.time_ms.where(~tests, samples.time_ms * SLOWER),
         measured_on=theirs.map({False: "host/000000000000", True: OTHERS}),
     )
-    spans = [("a", 0.0, 60.0), ("b", 60.0, 100.0), ("c", 10.0, 60.0)]
-    on = {"a": "host/000000000000", "b": "host/000000000000", "c": OTHERS}
-    jobs = pd.DataFrame(
-        {
-            "part": f"samples/gpu/fa18/{name}", "measured_on": on[name], "alone": True, "cores": "0-7",
-            "waited_s": 0.0, "began_s": began_s, "ended_s": ended_s,
-        }
-        for name, began_s, ended_s in spans
-    )  # fmt: skip
     ev = evidence_of(small_archive)
-    loaded = {**run.loaded, tables.SAMPLES.name: samples, tables.JOBS.name: jobs}
+    loaded = {**run.loaded, tables.SAMPLES.name: samples}
     ev.gpu_run = ev.local = replace(run, loaded=loaded)
     return ev
-
-
-def test_several_gpus_are_shown_with_how_busy_each_was_and_how_they_differ(of_two_gpus):
-    table = several_gpus.gpus_table(of_two_gpus)
-    ours, theirs = table.rows
-    assert (ours[0], theirs[0]) == ("000000000000", "ffffffffffff")
-    assert [cell(table, row, "Busy, s") for row in table.rows] == ["100", "50"]
-    assert [cell(table, row, "Busy") for row in table.rows] == ["100.0\u202f%", "50.0\u202f%"]
-    longer = float(cell(table, theirs, "Times")) / float(cell(table, ours, "Times"))
-    assert longer == pytest.approx(SLOWER, abs=0.02)
-    (largest,) = re.findall(r"([\d.]+)\u202f% and ([\d.]+)\u202f% at 10\u202f000 images\.", table.caption)
-    assert [float(share) for share in largest] == pytest.approx([50, 50], abs=2)
-    tests = [int(cell(table, row, "A/A tests").replace("\u202f", "")) for row in table.rows]
-    assert sum(tests) == len(of_two_gpus.trust.aa_tests)
 
 
 def test_a_gpu_that_takes_longer_widens_what_two_jobs_may_differ_by_and_touches_no_paired_speedup(of_two_gpus, ev):
@@ -334,8 +299,6 @@ def test_streams_are_shown_with_their_rates_where_the_run_holds_some_of_today_s_
     assert {row[-2:] for row in view.spent.rows} == {("1024", "1")}
     assert "direct, 2 GPUs" in view.figure.svg
     assert stream_tables.stream_tables_view(bare) is None
-
-    assert several_gpus.gpus_table(bare) is None
 
     assert streamed.streams.rows
     record = streamed.gpu_run.record

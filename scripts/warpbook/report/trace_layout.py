@@ -1,9 +1,7 @@
 """What profilers saw of the programs: a layer's kernels under two variants, copies hidden by kernels, how far the tools
 agree, and what watching costs."""
 
-import re
 from dataclasses import dataclass
-from statistics import median
 
 import pandas as pd
 
@@ -16,7 +14,6 @@ from warpbook.runs import tables
 
 AGREE_WITHIN = 0.1
 UNSEEN = 0.01  # a share of a drawn axis
-_OP_TIME = re.compile(r"^Op Time: ([\d.]+)$", re.MULTILINE)
 
 
 def kernels_in_layer(ev: Evidence, variant: str, layer: str, size: int, tool: str | None = None) -> pd.DataFrame:
@@ -151,21 +148,3 @@ def agreements(ev: Evidence) -> list[Agreement]:
 def programs(ev: Evidence, tool: str) -> int:
     """How many programs of the study a profiler watched whole."""
     return int(((ev.profiles.table.tool == tool) & (ev.profiles.table.status == "ok")).sum())
-
-
-def printed_op_s(output: str) -> float | None:
-    """Sum of the op times that a program printed, s; None where it printed none."""
-    times = [float(text) for text in _OP_TIME.findall(output)]
-    return sum(times) if times else None
-
-
-def profiled_op_ratios(ev: Evidence, tool: str) -> list[float]:
-    """Op times that each program of the largest size printed under a profiler, over those that it printed without."""
-    ratios = []
-    table = ev.profiles.table
-    for row in table[(table.status == "ok") & (table.tool == tool) & (table["size"] == ev.largest)].to_dict("records"):
-        plain = [op for op in map(printed_op_s, ev.programs.runs(row["variant"], ev.largest).output) if op]
-        profiled = printed_op_s(row["output"])
-        if plain and profiled:
-            ratios.append(profiled / median(plain))
-    return ratios

@@ -6,9 +6,6 @@ from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall
 from warpbook.report.evidence import Evidence
 
-LEAST_TENSOR = 5.0
-"""Percent of instructions on the tensor pipe, below which they need not be tensor cores' products: it takes others."""
-
 NAMES = {
     counters.DRAM: "DRAM",
     counters.L2: "L2",

@@ -13,7 +13,6 @@ from warpbook.report.views.supplement import (
     correctness,
     profiler_tables,
     provenance,
-    several_gpus,
     stream_tables,
     validity,
 )
@@ -21,7 +20,7 @@ from warpbook.report.views.supplement.all_times import AllTimes
 from warpbook.report.views.supplement.build_tables import BuildTables
 from warpbook.report.views.supplement.correctness import CorrectnessView
 from warpbook.report.views.supplement.profiler_tables import PrintedProfiles, ProfilersView
-from warpbook.report.views.supplement.provenance import Dictionary, ProvenanceView
+from warpbook.report.views.supplement.provenance import ProvenanceView
 from warpbook.report.views.supplement.stream_tables import StreamingView
 from warpbook.report.views.supplement.validity import Sweep, ValiditySection
 
@@ -48,14 +47,12 @@ class SupplementView:
     counters: FullAnalysis | None
     published: HtmlTable | None
     trust: ValiditySection
-    gpus: HtmlTable | None
     streaming: StreamingView | None
     sweeps: tuple[Sweep, ...]
     profilers: ProfilersView | None
     profiles: PrintedProfiles | None
     why_no_gpu: str
     provenance: ProvenanceView
-    dictionary: Dictionary
     references: tuple[Reference, ...]
 
 
@@ -72,13 +69,11 @@ def supplement_view(ev: Evidence) -> SupplementView:
         counters=analysis.full_analysis(ev),
         published=published_comparison.full_published_table(ev),
         trust=validity.validity_view(ev),
-        gpus=several_gpus.gpus_table(ev),
         streaming=stream_tables.stream_tables_view(ev),
         sweeps=validity.sweeps(ev),
         profilers=profiler_tables.profiler_tables_view(ev),
         profiles=profiler_tables.printed_profiles(ev),
         why_no_gpu=ev.source.why,
         provenance=provenance.provenance_view(ev),
-        dictionary=provenance.dictionary(),
         references=tuple(Reference(one.name, one.header.reference) for one in variants if one.header.reference),
     )

@@ -1,7 +1,6 @@
 """Supplement: the profilers, how far they agree, what watching costs, and their profiles in full."""
 
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from warpbook.common import units
@@ -19,11 +18,10 @@ from warpbook.runs import tables
 
 @dataclass(frozen=True)
 class ProfilersView:
-    """table: None where the run does not say which there were; agreement, cost: sentences, empty where nothing is known."""
+    """table: None where the run does not say which there were; agreement: a sentence, empty where nothing is known."""
 
     table: HtmlTable | None
     agreement: str
-    cost: str
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,8 @@ class PrintedProfiles:
 def profiler_tables_view(ev: Evidence) -> ProfilersView | None:
     """None where no program was profiled, and the run does not say by what it could have been."""
     tools = ev.gpu_run.record["machine"].get("profilers") if ev.gpu_run else None
-    found = ProfilersView(_tools(ev, tools) if tools else None, _agreement(ev), _cost(ev))
-    return found if found.table or found.agreement or found.cost else None
+    found = ProfilersView(_tools(ev, tools) if tools else None, _agreement(ev))
+    return found if found.table or found.agreement else None
 
 
 def _tools(ev: Evidence, tools: dict[str, dict[str, Any]]) -> HtmlTable:
@@ -88,22 +86,6 @@ def _agreement(ev: Evidence) -> str:
     return (
         f"{len(agreed) - len(far_us)} of {len(agreed)} kernel times of a layer agree within "
         f"{units.percent(trace_layout.AGREE_WITHIN, 0)} between {units.join_all(tools)}.{short * bool(far_us)}"
-    )
-
-
-def _cost(ev: Evidence) -> str:
-    """Op times that programs print under each profiler over those that they print without one."""
-    usual = {tool: trace_layout.profiled_op_ratios(ev, tool) for tool in NAMES}
-    said = [
-        f"{units.ratio(median(ratios))} under {NAMES[tool]} ({len(ratios)} programs)"
-        for tool, ratios in usual.items()
-        if len(ratios) > 1
-    ]
-    if not said:
-        return ""
-    return (
-        f"At {ev.at_size(ev.largest)} a program's op times are {units.join_all(said)} of those without a profiler, at the median. "
-        "No op time and no speedup comes from a profiled run."
     )
 
 

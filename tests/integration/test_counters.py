@@ -542,7 +542,7 @@ def document(archive, evidence_of, few_variants, rewritten, tmp_path) -> Callabl
     def render(rows: list[dict]) -> str:
         tables.COUNTERS.write(rows, tmp_path / "counters.csv")
         changed = rewritten(archive, "counters.csv", lambda _: (tmp_path / "counters.csv").read_bytes())
-        return rendering.to_html(evidence_of(changed, studies=studies), datetime.now(), "", None)
+        return rendering.Documents(evidence_of(changed, studies=studies), datetime.now(), "", None).whole
 
     return render
 

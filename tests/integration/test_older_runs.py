@@ -120,7 +120,7 @@ def test_what_a_run_does_not_hold_is_shown_of_an_older_one_that_is_cited_in_capt
     )
     errors = correctness.correctness_view(shown).errors
     told = [counts.units, counts.roofline, in_full.kernels, in_full.bounds, harness.attacks, harness.sanitizer]
-    for one in [*told, errors.figure, errors.ranges]:
+    for one in [*told, errors]:
         assert f"Of the older run {OLDER}; the run {OWN} holds none." in one.caption, one.id
     assert f"The counters are of the run {OLDER} and the network fa18" in counts.coverage
     assert f"The run {OWN}, which the times are of, holds none." in counts.coverage
@@ -276,6 +276,6 @@ def test_a_sweep_of_an_older_run_is_shown_whatever_network_it_was_made_on(eviden
     timed = {"tool": "Kernel Tuner 1", "time_ms": 1.0, "n": 7, "status": "ok", "reason": ""}
     tables.SWEEP.write([place | timed], tmp_path / "sweep.csv")
     rewritten(older, "sweep.csv", lambda _: (tmp_path / "sweep.csv").read_bytes())
-    (sweep,) = validity.sweeps(evidence())
-    assert (sweep.variant, sweep.network) == (swept.name, "fa19")
-    assert f"Of the older run {OLDER}" in sweep.figure.caption
+    (sentence,) = validity.sweep_sentences(evidence())
+    assert sentence.startswith(f"{swept.name} on conv1 of fa19, ")
+    assert f"Of the older run {OLDER}" in sentence

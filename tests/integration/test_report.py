@@ -269,7 +269,7 @@ def test_whatever_variant_has_lost_its_figures_the_report_is_rendered_without_it
             return json.dumps(record).encode()
 
         changed = rewritten(Path(shutil.copy(archive, archive.with_name("changed.zip"))), "run.json", change)
-        document = rendering.to_html(evidence_of(changed), datetime.now(), "", None)
+        document = rendering.Documents(evidence_of(changed), datetime.now(), "", None).whole
         rows = re.findall(r"<th[^>]*>([^<]*)</th><td[^>]*>gpu</td>(?:<td[^>]*>all</td>)*<td[^>]*>stale</td>", document)
         assert {name for row in rows for name in row.split(", ")} >= {*lost}
 

@@ -141,9 +141,9 @@ def test_what_the_harness_missed_or_could_not_run_is_said_in_its_place(other):
         )
     ]  # fmt: skip
     other.trust.aa_tests = pd.DataFrame(rows, columns=columns)
-    found = validity.validity_view(other).aa_tests
-    assert (found.comparisons, found.wrong, found.beyond, found.same, found.ambiguous) == (4, 2, 3, 1, 1)
-    assert (found.wrong_share, found.beyond_share) == (units.percent(0.5), units.percent(0.75))
+    words = validity.validity_view(other).aa_tests.words
+    assert "Of 4 comparisons it wrongly called 2 faster or slower: 50.0\u202f%" in words
+    assert "3 intervals do not hold 1 (75.0\u202f%)" in words and "1 the same and 1 ambiguous" in words
 
     frame = other.trust.attacks.copy()
     frame.loc[frame.index[0], "caught"] = False
@@ -164,7 +164,7 @@ def test_what_the_harness_missed_or_could_not_run_is_said_in_its_place(other):
 def test_what_a_run_lacks_has_no_table_and_is_set_aside_with_its_names(other):
     other.gpu_run = None
     assert validity.validity_view(other) == validity.ValiditySection(None, None, None)
-    assert validity.sweeps(other) == ()
+    assert validity.sweep_sentences(other) == ()
 
     other.gpu_run = None
     view = last_page.last_page_view(other)

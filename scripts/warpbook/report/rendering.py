@@ -222,11 +222,6 @@ def rewrite_links(file: str, document: str, there: set[str]) -> str:
     return re.sub(r'href="#([^"]+)"', rewrite_link, document)
 
 
-def to_html(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> str:
-    """The report and its supplement as one HTML document."""
-    return Documents(ev, made, commit, dirty).whole
-
-
 # As `macros.html.j2` places a figure.
 _CHART = re.compile(r'<figure id="([^"]+)"([^>]*)><img src="data:image/svg\+xml;base64,([^"]+)" alt="([^"]*)">')
 

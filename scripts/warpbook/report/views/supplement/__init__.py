@@ -22,7 +22,7 @@ from warpbook.report.views.supplement.correctness import CorrectnessView
 from warpbook.report.views.supplement.profiler_tables import PrintedProfiles, ProfilersView
 from warpbook.report.views.supplement.provenance import ProvenanceView
 from warpbook.report.views.supplement.stream_tables import StreamingView
-from warpbook.report.views.supplement.validity import Sweep, ValiditySection
+from warpbook.report.views.supplement.validity import ValiditySection
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class SupplementView:
     published: HtmlTable | None
     trust: ValiditySection
     streaming: StreamingView | None
-    sweeps: tuple[Sweep, ...]
+    sweeps: tuple[str, ...]
     profilers: ProfilersView | None
     profiles: PrintedProfiles | None
     why_no_gpu: str
@@ -70,7 +70,7 @@ def supplement_view(ev: Evidence) -> SupplementView:
         published=published_comparison.full_published_table(ev),
         trust=validity.validity_view(ev),
         streaming=stream_tables.stream_tables_view(ev),
-        sweeps=validity.sweeps(ev),
+        sweeps=validity.sweep_sentences(ev),
         profilers=profiler_tables.profiler_tables_view(ev),
         profiles=profiler_tables.printed_profiles(ev),
         why_no_gpu=ev.source.why,

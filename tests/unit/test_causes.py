@@ -99,14 +99,16 @@ def test_where_no_unit_is_near_its_peak_the_advice_is_against_latency_and_withou
     assert "snakemake --cores 1 count --config study=fa18" in advice(evidence(ISSUING))
 
 
-def compared(name: str, verdict: str, ratio: Estimate) -> tuple[SimpleNamespace, Speedup]:
-    return SimpleNamespace(name=name, stem=name), Speedup(ratio, True, verdict)
+def compared(name: str, verdict: str, ratio: Estimate, paired: bool = True) -> tuple[SimpleNamespace, Speedup]:
+    one = SimpleNamespace(name=name, stem=name, header=SimpleNamespace(builds_on="direct"))
+    return one, Speedup(ratio, paired, verdict)
 
 
 def samples(*found: tuple[SimpleNamespace, Speedup]) -> str:
     by_name = {one.name: speedup for one, speedup in found}
     ev = SimpleNamespace(
         largest=10,
+        plan=SimpleNamespace(variants={"direct": NAIVE}),
         config=SimpleNamespace(measuring=SimpleNamespace(equivalence_margin=0.01)),
         ranking=SimpleNamespace(measured_variants=lambda device, peers: [one for one, _ in found]),
         times=SimpleNamespace(total_speedup=lambda name, size: by_name[name]),
@@ -119,10 +121,10 @@ def test_what_is_ambiguous_is_named_with_the_samples_that_would_settle_it_and_no
     # An eighth from 1, and an interval of a quarter to each side: four times the samples.
     wide = compared("streams", "ambiguous", Estimate(1.125, 0.875, 1.375, 6))
     # At 1, within the margin once the interval is a fifth as wide: 25 times.
-    near = compared("restrict", "ambiguous", Estimate(1.0, 0.9505, 1.0495, 10))
+    near = compared("restrict", "ambiguous", Estimate(1.0, 0.9505, 1.0495, 10), paired=False)
     hopeless = compared("block", "ambiguous", Estimate(1.0101, 0.5, 1.5, 10))
     assert samples(settled) == ""
     assert samples(settled, near, wide, hopeless) == (
-        "To settle what is ambiguous, take more samples: about 24 of streams (now 6), about 246 of restrict (now 10) and "
+        "To settle what is ambiguous, take more samples: about 24 of streams (now 6), about 250 of restrict, interleaved with direct (now 10) and "
         "more than 10 000 of block (now 10)"
     )

@@ -605,7 +605,7 @@ def test_the_kernels_of_our_fastest_network_are_told_with_what_bounds_the_longes
     assert "networks-kernels" not in document(of_network("unfused", {"first": [0.3]}))
 
     fastest = ev.networks.fastest(ev.largest, peers=False).name
-    assert f"no hardware counters of {fastest}: it broke" in plain(
+    assert f"No hardware counters of {fastest}: it broke" in plain(
         document([failed(fastest, "", "refused", "it broke")])
     )
 

@@ -104,11 +104,12 @@ def test_the_executive_page_has_five_sentences_without_intervals_and_a_chart(ev)
     findings = {one.label: one.text for one in view.kernels.findings}
     assert [*findings] == ["Best", "Why", "Correct?", "Program", "Next"]
     assert not any("[" in text or "±" in text for text in findings.values())
-    assert max(len(text.replace("\u202f", "").split()) for text in findings.values()) <= 30
+    sentences = [one for text in findings.values() for one in text.replace("\u202f", "").split(". ")]
+    assert max(len(one.split()) for one in sentences) <= 30
     best, naive, peer = ev.ranking.best, ev.ranking.naive, ev.ranking.best_peer
-    for other, what in ((naive, "the speed"), (peer, "that")):
+    for other in (naive, peer):
         speedup = ev.times.total_speedup(best.name, ev.largest, over=other.name)
-        assert f"{cell_markup.headline_ratio(speedup)} {what} of {other.name}" in findings["Best"]
+        assert f"{cell_markup.headline_ratio(speedup)} that of {other.name}" in findings["Best"]
     total = ev.times.total(best.name, ev.largest).value
     bounds = [ev.times.method_bound_ms(best.name, layer, ev.largest) for layer in ev.layers]
     assert f"and {units.percent(sum(bounds) / total, 0)} of the hardware's bound" in findings["Best"]
@@ -138,7 +139,7 @@ def test_the_box_holds_the_machine_and_one_refuted_claim(ev):
     facts = dict(executive.executive_view(ev).facts.rows)
     gpu = ev.gpu_run.gpu
     assert facts["GPU"].startswith(f"{gpu['name']} (two of them), {gpu['multiprocessors']} ")
-    assert facts["Software"].startswith(f"driver {gpu['driver']} (CUDA {gpu['driver_cuda']}), ")
+    assert facts["Software"].startswith(f"driver {gpu['driver']} (CUDA {gpu['driver_cuda']}); ")
     assert "CPU times come from another machine" in facts["CPU"]
     over = facts["Over the best CPU code"]
     assert isinstance(over, Markup) and over.striptags().endswith(f" ({ev.ranking.best_cpu.stem})")
@@ -562,24 +563,25 @@ def test_implementations_that_were_wrong_changed_or_are_not_held_are_told_and_co
     study, run, copied_networks, monkeypatch
 ):
     compiled, reason = ["compiled_fp32", "compiled_tf32"], ": scores differ from float64 by 0.968 of their norm"
-    view = whole_network.whole_network_view(
-        with_failed(study().plan, "fa18", run, "fa18", compiled, "wrong_result", reason)
-    )
+    failed = with_failed(study().plan, "fa18", run, "fa18", compiled, "wrong_result", reason)
+    view = whole_network.whole_network_view(failed)
     assert not any("compiled" in row[0] for row in view.comparison.rows)
-    assert any(reason.startswith("compiled_fp32: scores differ from float64") for reason in view.problems)
+    assert any(
+        reason.startswith("compiled_fp32: scores differ from float64") for reason in failed.problems.table.reason
+    )
 
     (copied_networks / "mine.py").write_text('"""\ntitle: Mine\n"""\n')
-    view = whole_network.whole_network_view(study())
-    assert len(view.comparison.rows) >= 5
-    assert any(re.fullmatch(r"mine: the run \S+ has no time of it", reason) for reason in view.problems)
+    new = study()
+    assert len(whole_network.whole_network_view(new).comparison.rows) >= 5
+    (mine,) = new.problems.for_variant("network/mine").reason
+    assert re.fullmatch(r"the run \S+ has no time of it", mine)
 
     monkeypatch.setattr(whole_networks.Implementation, "source_sha256", "another")
-    view = whole_network.whole_network_view(study())
+    changed = study()
+    view = whole_network.whole_network_view(changed)
     assert (view.comparison, view.chart, view.headline, view.ideas) == (None, None, "", ())
-    assert any(
-        re.fullmatch(r"fused_mma: recorded in \S+, but its sources changed after it was measured", reason)
-        for reason in view.problems
-    )
+    (stale,) = changed.problems.for_variant("network/fused_mma").reason
+    assert re.fullmatch(r"recorded in \S+, but its sources changed after it was measured", stale)
 
 
 def test_each_whole_network_of_ours_has_its_speedup_over_what_it_builds_on_and_the_fastest_its_idea(ev):

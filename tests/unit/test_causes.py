@@ -58,14 +58,14 @@ ISSUING = {("direct", layer): call(SM=85, ISSUE=84, fma=5e7) for layer in ("conv
 def test_the_cause_is_the_instructions_saved_and_the_busiest_unit_on_each_layer():
     blocked = {("blocked", "conv1"): call(2e7, L2=81), ("blocked", "conv2"): call(3e7, DRAM=70)}
     assert cause(evidence(ISSUING | blocked)) == (
-        "It executes 40 times fewer instructions than direct; the busiest unit is L2 on conv1 (81 %) and DRAM on conv2 "
+        "It executes 40 times fewer instructions than direct; the busiest unit is the L2 cache on conv1 (81 %) and DRAM on conv2 "
         "(70 %)"
     )
 
 
 def test_a_unit_that_is_the_busiest_everywhere_is_named_once():
     blocked = {("blocked", layer): call(2e7, L2=share) for layer, share in (("conv1", 81), ("conv2", 64))}
-    assert cause(evidence(blocked)) == "The busiest unit is L2 on every layer (64 % to 81 %)"
+    assert cause(evidence(blocked)) == "The busiest unit is the L2 cache on every layer (64 % to 81 %)"
 
 
 def test_a_best_kernel_of_as_many_instructions_is_not_said_to_save_any():
@@ -86,7 +86,7 @@ def test_the_advice_is_for_the_layer_farthest_from_its_bound_and_by_its_busiest_
     far = evidence(calls, {"conv1": 0.3, "conv2": 0.9})
     assert (
         advice(far)
-        == f"conv1 runs at 30 % of its bound and L1 and shared memory is the busiest unit: try {causes.REMEDIES[counters.L1]}"
+        == f"conv1 runs at 30 % of its bound and the busiest unit is the L1 cache and shared memory: try {causes.REMEDIES[counters.L1]}"
     )
     near = evidence(calls, {"conv1": 0.8, "conv2": 0.4})
     assert advice(near).endswith(causes.REMEDIES[counters.DRAM])

@@ -149,6 +149,12 @@ class NetworkTimes:
         """Calls whose hardware counters were read, by implementation."""
         return {name: call for (name, _), call in counters.counted_calls(self._counters).items()}
 
+    @cached_property
+    def counter_failures(self) -> dict[str, str]:
+        """Why there are no hardware counters of an implementation, where it was tried."""
+        failed = self._counters[self._counters.status != "ok"]
+        return dict(zip(failed.variant, failed.reason, strict=True))
+
     def fastest(self, size: int, peers: bool, precision: str = "") -> Implementation | None:
         """The fastest of ours, or of the libraries', of one precision where it is named; None where there is none."""
         timed = [(time.value, one) for one in self.recorded_implementations if (time := self.time(one.name, size))]

@@ -6,13 +6,6 @@ from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall
 from warpbook.report.evidence import Evidence
 
-NAMES = {
-    counters.DRAM: "DRAM",
-    counters.L2: "L2",
-    counters.L1: "L1 and shared memory",
-    counters.SM: "the arithmetic pipes",
-    counters.ISSUE: "instruction issue",
-}
 REMEDIES = {
     counters.DRAM: "fuse it with its neighbours, so that fewer bytes move",
     counters.L2: "larger blocks, so that L2 delivers each value less often",
@@ -43,10 +36,10 @@ def cause_sentence(ev: Evidence, best: Variant) -> str:
     if len(found) == len(after) > 1 and len(set(found.values())) == 1:
         least, most = units.percent(min(shares.values()), 0), units.percent(max(shares.values()), 0)
         spread = least if least == most else f"{least} to {most}"
-        busiest = [f"{NAMES[next(iter(found.values()))]} on every {ev.case_word} ({spread})"]
+        busiest = [f"{counters.UNITS[next(iter(found.values()))]} on every {ev.case_word} ({spread})"]
     else:
         busiest = [
-            f"{NAMES[unit]}{f' on {layer}' if len(after) > 1 else ''} ({units.percent(shares[layer], 0)})"
+            f"{counters.UNITS[unit]}{f' on {layer}' if len(after) > 1 else ''} ({units.percent(shares[layer], 0)})"
             for layer, unit in found.items()
         ]
     words = f"he busiest unit is {units.join_all(busiest)}"
@@ -71,7 +64,7 @@ def next_sentence(ev: Evidence, best: Variant) -> str:
     unit = counters.nearest_peak(call.longest)
     latency = call.longest.values[unit] < counters.LOW
     where = f"{layer} runs at {units.percent(far[layer], 0)} of its bound"
-    limit = "latency limits it" if latency else f"{NAMES[unit]} is the busiest unit"
+    limit = "latency limits it" if latency else f"the busiest unit is {counters.UNITS[unit]}"
     return f"{where} and {limit}: try {LATENCY_REMEDY if latency else REMEDIES[unit]}"
 
 

@@ -73,10 +73,16 @@ def whole_network_view(ev: Evidence) -> WholeNetworkView | None:
         else None,
         _comparison_table(ev, shown) if shown else None,
         _kernels(ev, ours, call) if ours and call else None,
-        f"What bounds {ours.name}{borrowed_run.within_sentence(ev, tables.COUNTERS)}: {analysis.bound_text(call)}"
-        if ours and call
-        else "",
+        _bound(ev, ours, call) if ours else "",
     )
+
+
+def _bound(ev: Evidence, ours: Implementation, call: CountedCall | None) -> str:
+    """What bounds our fastest, or why its counters are not known; empty where nobody tried to read them."""
+    run, failure = borrowed_run.within_sentence(ev, tables.COUNTERS), ev.networks.counter_failures.get(ours.name)
+    if call:
+        return f"What bounds {ours.name}{run}: {analysis.bound_text(call)}"
+    return f"No hardware counters of {ours.name}{run}: {failure}." if failure else ""
 
 
 def network_headline(ev: Evidence) -> str:

@@ -6,6 +6,7 @@ import io
 import itertools
 import re
 import secrets
+import string
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -293,7 +294,8 @@ def embed_assets(document: str) -> str:
     within = "".join(f'<script type="module">\n{script}</script>\n' for script in scripts)
     credits = CREDITS if len(scripts) > 1 else ""
     document = document.replace("</body>\n</html>", f"{credits}{within}</body>\n</html>")
-    shown = {*map(ord, document)}
+    escaped = (chr(int(code, 16)) for code in re.findall(r"\\([0-9a-f]{4})", _stylesheet()))
+    shown = {*map(ord, html.unescape(document)), *map(ord, string.printable), *map(ord, escaped)}
     for path in sorted((FOLDER / "fonts").glob("*.ttf")):
         font = base64.b64encode(_web_font(path, shown)).decode()
         document = document.replace(f'url("../fonts/{path.name}")', f'url("data:font/woff2;base64,{font}")')

@@ -5,6 +5,7 @@ import json
 import platform
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -35,6 +36,29 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return installed
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of the cuDNN that PyTorch brings and the cuBLAS that CuPy calls, of those that load here."""
+    found = {}
+    with suppress(ImportError, OSError, RuntimeError):
+        import torch
+
+        if number := torch.backends.cudnn.version():
+            found["cuDNN"] = dotted_version(number)
+    with suppress(ImportError, OSError, RuntimeError):
+        from cupy.cuda import device
+        from cupy_backends.cuda.libs import cublas
+
+        found["cuBLAS"] = dotted_version(cublas.getVersion(device.get_cublas_handle()))
+    return found
+
+
+def dotted_version(number: int) -> str:
+    """A library's number as its version: 91002 is 9.10.2, and of cuDNN before 9, 8907 is 8.9.7."""
+    thousands = 10_000 if number >= 10_000 else 1000
+    major, rest = divmod(number, thousands)
+    return f"{major}.{rest // 100}.{rest % 100}"
 
 
 def gpu(device: cuda_devices.Device) -> dict[str, Any]:
@@ -114,6 +138,7 @@ def main() -> None:
 
         with gpu_pool.acquire("gpu", arguments.out, whole=True):
             described["gpu"] = gpu(require_device())
+            described["packages"] |= library_versions()
         described["profilers"] = available_profilers.describe(require_device())
     with atomic_write(arguments.out) as temporary:
         temporary.write_text(json.dumps(described, indent=1) + "\n")

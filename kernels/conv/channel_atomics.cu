@@ -4,8 +4,8 @@ idea:      The channels are split over blocks instead of threads. Up to four blo
            same outputs from a quarter of the channels each, and add their sums to y with
            atomicAdd. A kernel before them sets y to zero.
 expect:    As parallel as the tree, without shared memory or barriers. But y is written once
-           more, for zeroing, and each sum is an atomic in L2, so worse than the tree wherever
-           memory counts, most on first layers, whose y is large and whose C = 1 leaves nothing
+           more, for zeroing, and each sum is an atomic in L2. It is worse than the tree wherever
+           memory counts, most on first layers. Their y is large, and their C = 1 leaves nothing
            to split. The order of the additions, and so the last bits, change from run to run.
 check:     l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum rises against channel_tree
 builds_on: channel_tree

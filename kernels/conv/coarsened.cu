@@ -1,7 +1,7 @@
 /*
 title:     Several outputs a thread
-idea:      Each thread computes COARSEN outputs of one row, BLOCK_X columns apart, so that a weight
-           is loaded once for all of them and the loads of a warp stay side by side. Block shape
+idea:      Each thread computes COARSEN outputs of one row, BLOCK_X columns apart. It loads
+           a weight once for all of them, and the loads of a warp stay side by side. Block shape
            and coarsening are parameters, for a tuner to choose.
 expect:    Nearly half of the load instructions go with COARSEN = 4. Too much of it leaves few
            threads, and ragged right edges idle. Gains most where C*K*K is large.

@@ -1,10 +1,10 @@
 /*
 title:     Constant weights, shared input tile
-idea:      Both at once. The weights are broadcast from constant memory, the input patch under a
+idea:      Both at once. The weights are broadcast from constant memory. The input patch under a
            block's 16x16 outputs is copied to shared memory once for each channel.
 expect:    No load of the inner loop goes to global memory any more. Against shared_input the
-           broadcast of a weight replaces a global load, so every layer gains; whether the two
-           barriers a channel still cost more than the cached loads they save is the question.
+           broadcast of a weight replaces a global load, so every layer gains. The two barriers a
+           channel may still cost more than the cached loads that they save.
 check:     l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum falls against shared_input
 builds_on: shared_input
 reference: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#memory-optimizations

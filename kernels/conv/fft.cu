@@ -3,10 +3,10 @@ title:     Convolution by Fourier transform
 idea:      In the frequency domain a convolution is one product for each frequency, whatever K is.
            The input is cut into overlapping tiles of 32x32, transformed in shared memory,
            multiplied by the spectra of the weights, summed over the channels and transformed
-           back; the outputs that the tile's edges spoil are left to its neighbours. One complex
+           back. The outputs that the tile's edges spoil are left to its neighbours. One complex
            transform carries two images, as real and imaginary part. A kernel before computes
            the spectra of the weights.
-expect:    Per tile and pair of output channels 1024 complex multiply-adds replace K*K real ones for each output, so
+expect:    Per tile and pair of output channels 1024 complex multiply-adds replace K*K real ones for each output. So
            it pays where C and M are large enough to share the transforms, and more for K = 7 than for 5. First
            layers have C = 1, and the transforms cost more than they save. Spectra are 1024 values where there were
            K*K, so L2 traffic for weights is the limit.

@@ -8,8 +8,8 @@ idea:      A thread computes several rows of outputs, so that a pixel that it fe
            multiplies. An image's results leave shared memory in one copy, where there is room for them. A first
            layer of 4 output channels stays with mma.sync.
 expect:    wgmma reaches a rate of the tensor cores that mma.sync cannot. At 10,000 images 12x33x33 falls from 1.65
-           to 1.1 ms; later layers of 16 output channels by a fifth to a third; the first layer, where reading pixels
-           sets the pace, by 5 % to 20 %. Errors stay those of FP32 sums.
+           to 1.1 ms. Later layers of 16 output channels gain by a fifth to a third. The first layer, which reading
+           pixels limits, gains by 5 % to 20 %. Errors stay those of FP32 sums.
 check:     smsp__inst_executed.sum falls, a wgmma being many mma.sync
 builds_on: fp16x3_mma
 split:     {precision: fp16, products: 3}

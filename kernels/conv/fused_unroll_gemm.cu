@@ -2,11 +2,11 @@
 title:     Unrolling fused into the product
 idea:      The unrolled matrix is never stored. Where the tiled product reads its tile of that
            matrix, each thread works out which input stands there and copies it from x into
-           shared memory; so all images go in one launch.
+           shared memory. So all images go in one launch.
 expect:    Many times faster than one image after another, as two launches for each image and
-           the traffic of the stored matrix are gone. Against direct little or nothing, as one
-           thread still makes one output, at two shared-memory loads a product, and working
-           out an input's place takes divisions.
+           the traffic of the stored matrix are gone. Against direct little or nothing. One thread
+           still makes one output, at two shared-memory loads a product, and working out an
+           input's place takes divisions.
 check:     lts__t_sectors_op_write.sum falls against unroll_gemm
 builds_on: unroll_gemm
 reference: https://arxiv.org/abs/1410.0759

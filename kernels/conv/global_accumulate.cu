@@ -2,9 +2,9 @@
 title:     Sums accumulated in global memory
 idea:      One block for each image. Its threads go over the output channels and over their outputs, and add every
            product to y where it lies, in global memory.
-expect:    Far slower than one thread for each output. y might overlap x or w for all that the
-           compiler knows, so every product costs a store, and the next product's loads wait
-           behind it. A single block for an image also leaves the GPU empty at small batches.
+expect:    Far slower than one thread for each output. For all that the compiler knows, y might overlap x or w. So
+           every product costs a store, and the next product's loads wait for it. A single block for an image also
+           leaves the GPU empty at small batches.
 check:     l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum rises up to C*K*K times against direct
 builds_on: direct
 reference: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#restrict

@@ -1,11 +1,11 @@
 /*
 title:     Grid of images, input staged once for all output channels
 idea:      A block owns an image, so the input that it has staged can serve every output channel. All channels of a
-           band of rows are staged together, and the loop over the output channels goes inside, where only the output
-           channel's weights change from one to the next.
-expect:    M times fewer global loads of x, and two barriers for each output channel instead of two for each
-           pair of an input and an output channel. Little is gained where staging was a small share of the work already, and small
-           batches still leave most of the GPU empty.
+           band of rows are staged together, and the loop over the output channels goes inside. From one output
+           channel to the next only the weights change.
+expect:    M times fewer global loads of x, and two barriers for each output channel instead of two for each pair of
+           an input and an output channel. Little is gained where staging was a small share of the work already, and
+           small batches still leave most of the GPU empty.
 check:     l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum falls against block_1d
 builds_on: block_1d
 reference: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#thread-hierarchy
@@ -20,7 +20,7 @@ claims:
   - says:     two barriers for each output channel instead of two for each pair of an input and an output channel
     undecidable: no counter that is read counts barriers
   - says:     Little is gained where staging was a small share of the work already
-    undecidable: no figure says what share of the work staging was
+    undecidable: no value says what share of the work staging was
   - says:     small batches still leave most of the GPU empty
     undecidable: counters are read at the largest size alone
 */

@@ -3,8 +3,8 @@ title:     Without __restrict__
 idea:      The same kernel without the promise that x, w and y do not overlap, a step back
            that shows what the qualifier brings.
 expect:    Little. The only store is the last statement, so the loads can be reordered freely
-           anyway; what is lost is the read-only path (LDG.CI, once the texture cache), which
-           since Volta is the same L1. The figure would be larger if sums went to y in the loop.
+           anyway. What is lost is the read-only path (LDG.CI, once the texture cache), which
+           since Volta is the same L1. The effect would be larger if sums went to y in the loop.
 check:     smsp__inst_executed.sum stays within a few per cent of direct
 builds_on: direct
 reference: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#restrict

@@ -1,15 +1,15 @@
 /*
 title:     Blocks of output channels and columns in registers
 idea:      A block of outputs, some output channels by some vectors of columns, stays in registers through all C*K*K
-           weights, so that partial sums never reach memory; a vector of inputs serves all output channels of the
-           block, a broadcast weight all its columns. Where rows do not fill vectors, an image is copied K times
-           first, each copy one column further and its rows cut to the width of the outputs. The outputs of a channel
-           are then one long row, whose blocks go across the ends of rows. AVX-512, AVX2 or what every processor has
-           is found at run time.
+           weights. So partial sums never reach memory. A vector of inputs serves all output channels of the block, a
+           broadcast weight all its columns. Where rows do not fill vectors, an image is copied K times first, each
+           copy one column further and its rows cut to the width of the outputs. The outputs of a channel are then one
+           long row, whose blocks go across the ends of rows. AVX-512, AVX2 or what every processor has is found at
+           run time.
 expect:    simd loads and stores partial sums K times for each channel and wastes lanes at row ends. A block of 8
            output channels and 3 vectors loads 11 times for 24 multiply-adds, so two pipes of FMA should be the limit
-           where C*K*K is in the hundreds. With one channel a block ends after 25 or 49 weights, and storing it
-           should show.
+           where C*K*K is in the hundreds. With one channel a block ends after 25 or 49 weights, and storing it should
+           show.
 builds_on: simd
 reference: https://doi.org/10.1145/1356052.1356053
 constants: {LANES_AT_MOST: 16}     # of a vector; 8 stops at AVX2, 4 at what every processor has

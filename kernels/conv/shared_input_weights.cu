@@ -1,11 +1,11 @@
 /*
 title:     Input tile and weights in shared memory
 idea:      For each tile of 16x16 outputs and each channel, the block copies the input patch under the tile, halo
-           included, and the output channel's K*K weights to shared memory; the multiply-adds then read shared memory
+           included, and the output channel's K*K weights to shared memory. The multiply-adds then read shared memory
            only.
 expect:    Up to K*K fewer global loads of x, one load of each weight for a block instead of one for each thread. The
-           multiply-adds become shared-memory loads, two for each, and there are two barriers for each channel, so
-           that a GPU whose L1 cache served the repeated loads well gains little.
+           multiply-adds become shared-memory loads, two for each, and there are two barriers for each channel. So
+           a GPU whose L1 cache served the repeated loads well gains little.
 check:     l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum falls against register_accumulate
 builds_on: register_accumulate
 reference: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#shared-memory

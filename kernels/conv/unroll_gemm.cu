@@ -4,8 +4,8 @@ idea:      The inputs of one image are copied into a matrix (C*K*K, H_out*W_out)
            memory, a column for each output. A matrix product in 16x16 tiles of shared memory
            with the weights (M, C*K*K) then gives all outputs of that image.
 expect:    Slower than direct in spite of the tiled product. Two launches an image make 20000
-           of them for 10000 images, each too small to fill the GPU; every input is written up
-           to K*K times and read back, and M = 6 leaves 10 of a tile's 16 rows without work.
+           of them for 10000 images, each too small to fill the GPU. Every input is written up
+           to K*K times and read back. M = 6 leaves 10 of a tile's 16 rows without work.
 check:     lts__t_sectors_op_write.sum rises against direct
 builds_on: direct
 reference: https://hal.inria.fr/inria-00112631

@@ -1,6 +1,6 @@
 /*
 title:     Unrolled input, tiled product, four streams
-idea:      Images are dealt in turn to four streams, each with its own unrolled matrix. While
+idea:      Images go round robin to four streams, each with its own unrolled matrix. While
            one image is multiplied, others are unrolled beside it, as one image alone is too
            small to fill the GPU.
 expect:    Up to four times faster where the GPU is the bottleneck. Where the CPU takes longer

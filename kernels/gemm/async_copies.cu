@@ -1,12 +1,12 @@
 /*
 title:     Asynchronous copies, two buffers
-idea:      While a block multiplies one pair of tiles, cp.async brings the next pair from global to shared memory, past
-           the registers. One barrier for each pair of tiles is left of two. Such copies cannot transpose, so that a
-           lane reads vectors of A along k, each for four steps, and its rows are 8 apart.
-expect:    In warp_tile a block waits for global memory once for each tile of 8 steps, about 600 cycles against 1024 of
-           multiply-adds in its two warps a scheduler, which one other block hides in part. Now the loads have a whole
-           tile of 16 steps to arrive, 2048 cycles. Faster by 10 to 30 % on large matrices, to 70 % of the FP32 peak.
-           Where blocks are few nothing else hides the wait, and the gain is larger.
+idea:      While a block multiplies one pair of tiles, cp.async brings the next pair from global to shared memory,
+           past the registers. One barrier for each pair of tiles is left of two. Such copies cannot transpose, so
+           that a lane reads vectors of A along k, each for four steps, and its rows are 8 apart.
+expect:    In warp_tile a block waits for global memory once for each tile of 8 steps, about 600 cycles against 1024
+           of multiply-adds in its two warps a scheduler. One other block hides that in part. Now the loads have a
+           whole tile of 16 steps to arrive, 2048 cycles. Faster by 10 to 30 % on large matrices, to 70 % of the FP32
+           peak. Where blocks are few nothing else hides the wait, and the gain is larger.
 builds_on: warp_tile
 reference: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#asynchronous-data-copies
 constants: {TILE_M: 128, TILE_N: 128, TILE_K: 16, THREAD_M: 8, THREAD_N: 8, STAGES: 2, BLOCKS: 2}

@@ -1,7 +1,7 @@
 /*
 title:     Tiles for the caches, on all cores
 idea:      A thread copies a tile of B, 256 x 256 values, in the order in which they are read, and multiplies it with
-           rows of A, 6 at a time. 6 x 16 sums stay in registers through the tile. AVX-512, AVX2 or what every
+           rows of A, 6 at a time. Its 96 sums stay in registers through the tile. AVX-512, AVX2 or what every
            processor has is found at run time.
 expect:    Three loops load and store a row of C for each multiply-add. Here 22 values loaded serve 96 multiply-adds,
            so that at least ten times as fast on one core with AVX2, and more by the number of cores. Half of NumPy's

@@ -1,7 +1,7 @@
 /*
 title:     Coalesced loads and stores
 idea:      The same sums, but threads next to each other along x take values next to each other along n. A warp then
-           reads a row of B and writes a row of C in four sectors of 32 bytes for eight values each, and all its threads
+           reads a row of B and writes a row of C in four sectors of 32 bytes for eight values each. All its threads
            read the same value of A, a broadcast.
 expect:    Several times faster than naive, since each warp needs a fraction of its memory transactions. Every product
            still takes two loads, so the rate of load instructions is the next limit.

@@ -4,10 +4,10 @@ idea:      The same parts and products as fp16x3_mma. A warpgroup multiplies 64 
            from registers, B from shared memory, by Hopper's wgmma. Small products go to one set of registers, large
            ones to another. While one set is being filled, the FP32 pipes add the other to the sums. A block computes
            128 x 256 values.
-expect:    wgmma does 16 times the multiply-adds of the FP32 pipes, mma.sync about 10 times. A block of 128 x 256 reads
-           1.5 times its share of A and B where 128 x 128 reads 2, so that the L2 cache gives 4.7 TB/s at 200 TFLOP/s.
-           At 60 % of the tensor cores' rate the product takes 0.7 ms at 4096, and preparing A and B another 0.1. At
-           least 25 % faster than mma.sync there, and 3 times as fast as cuBLAS in FP32.
+expect:    wgmma does 16 times the multiply-adds of the FP32 pipes, mma.sync about 10 times. A block of 128 x 256
+           reads 1.5 times its share of A and B where 128 x 128 reads 2. So the L2 cache gives 4.7 TB/s at 200
+           TFLOP/s. At 60 % of the tensor cores' rate the product takes 0.7 ms at 4096, and preparing A and B another
+           0.1. At least 25 % faster than mma.sync there, and 3 times as fast as cuBLAS in FP32.
 builds_on: fp16x3_mma
 split:     {precision: fp16, products: 3}
 reference: https://docs.nvidia.com/cuda/parallel-thread-execution/#asynchronous-warpgroup-level-matrix-instructions

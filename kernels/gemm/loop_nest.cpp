@@ -1,7 +1,7 @@
 /*
 title:     Three loops
-idea:      The definition by one thread. For each row of C, each value of A in that row is multiplied with a row of B and
-           added to the row of C, so that the innermost loop goes along rows and the compiler can vectorise it.
+idea:      The definition by one thread. For each row of C, each value of A in that row is multiplied with a row of B
+           and added to the row of C. So the innermost loop goes along rows, and the compiler can vectorise it.
 expect:    The starting point on a CPU, one core of however many, and each row of C is read and written k times.
 claims:
   - says:     each row of C is read and written k times

@@ -1,8 +1,8 @@
 /*
 title:     One thread for each value of C
 idea:      Every thread computes one value, reading its row of A and its column of B straight from global memory.
-           Threads next to each other along x take values next to each other along m, as a beginner may write it, so
-           that a warp reads 32 rows of A at a time and writes 32 rows of C.
+           Threads next to each other along x take values next to each other along m, as a beginner may write it. So a
+           warp reads 32 rows of A at a time and writes 32 rows of C.
 expect:    The starting point that every step of the ladder is held against. A warp's loads of A and its stores fall
            into 32 different sectors each, so memory transactions are the limit, far from the FP32 peak.
 reference: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#shared-memory

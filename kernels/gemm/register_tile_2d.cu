@@ -1,7 +1,7 @@
 /*
 title:     A square of C in a thread's registers
 idea:      A thread computes 8 x 8 values of C. For each step along k it reads 8 values of A and 8 of B from shared
-           memory into registers, and these 16 serve 64 multiply-adds. 256 threads compute a tile of 128 x 128.
+           memory into registers, and these 16 serve 64 multiply-adds. A block computes 128 x 128 values.
 expect:    A value read from shared memory serves 4 multiply-adds; a thread of register_tile_1d has 8 for 9 values. A
            global value serves 128 threads in place of 64, so that global loads halve again. The loop over k then
            issues more multiply-adds than anything else. Faster by at least a third. Small matrices lose, since 512 x

@@ -1,7 +1,7 @@
 /*
 title:     Vectors of four values from and to global memory
-idea:      The same squares in registers. A thread loads four neighbours of A and four of B by one instruction each and
-           stores C in fours, wherever rows are a multiple of four long; other extents take single loads.
+idea:      The same squares in registers. A thread loads four neighbours of A and four of B by one instruction each
+           and stores C in fours, wherever rows are a multiple of four long. Other extents take single loads.
 expect:    Load and store instructions to global memory fall to a quarter, and with them the arithmetic of their
            addresses. Multiply-adds are 512 a thread and tile against 8 loads before and 2 now, so time falls by 2 to
            10 % only. Sectors stay as many.

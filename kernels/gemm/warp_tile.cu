@@ -4,8 +4,8 @@ idea:      A warp computes a tile of 64 x 32, its lanes 8 below each other and 4
            are four squares of 4 x 4, 32 rows and 16 columns apart, so that neighbouring lanes read neighbouring
            vectors.
 expect:    In vectorised a warp is 2 lanes high and 16 wide. Its lanes read B 32 bytes apart, which takes 4 accesses
-           for each vector, 10 in all for a step along k. Now no two lanes meet in a bank, and 4 accesses do. 40
-           accesses hid behind 64 cycles of multiply-adds in four warps before, so time falls by less than 15 %.
+           for each vector, 10 in all for a step along k. Now no two lanes meet in a bank, and 4 accesses do. Before,
+           40 accesses hid behind 64 cycles of multiply-adds in four warps, so time falls by less than 15 %.
 builds_on: vectorised
 reference: https://developer.nvidia.com/blog/cutlass-linear-algebra-cuda/
 constants: {TILE: 128, TILE_K: 8, WARP_ROWS: 64, WARP_COLUMNS: 32}

@@ -1,10 +1,10 @@
 /*
 title:     8 x 16 values for each thread, three buffers
-idea:      A thread computes 8 x 16 values, so that half the threads do the same tile, with a third buffer, since half
-           the warps have less to do while copies are under way.
-expect:    24 values from shared memory serve 128 multiply-adds, 5.3 for each, in place of 16 for 64, 4 for each. Loads
-           from shared memory fall by a quarter, and a step along k issues 134 instructions in place of 2 * 68. Faster
-           by 2 to 15 %, to 75 % of the FP32 peak and within a tenth of cuBLAS. With a block of 128 threads the
+idea:      A thread computes 8 x 16 values, so that half the threads do the same tile. There is a third buffer, since
+           half the warps have less to do while copies are under way.
+expect:    24 values from shared memory serve 128 multiply-adds, 5.3 for each, in place of 16 for 64, 4 for each.
+           Loads from shared memory fall by a quarter, and a step along k issues 134 instructions in place of 2 * 68.
+           Faster by 2 to 15 %, to 75 % of the FP32 peak and within a tenth of cuBLAS. With a block of 128 threads the
            registers hold 8 warps on a multiprocessor, the least that keeps its four schedulers busy.
 builds_on: async_copies
 reference: https://github.com/NVIDIA/cutlass/blob/main/media/docs/cpp/efficient_gemm.md

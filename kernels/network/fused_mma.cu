@@ -1,7 +1,7 @@
 /*
 title:     Layers in one kernel, hi and lo FP16 parts
 idea:      'Pooling and activation cost no pass over memory of their own. The first convolution takes the largest of
-           each 2 x 2 outputs in registers, activates it, and writes a quarter of the outputs; the second, where
+           each 2 x 2 outputs in registers, activates it, and writes a quarter of the outputs. The second, where
            pooling follows it, pools in shared memory. The fully connected layer multiplies hi and lo FP16 parts as
            the convolutions do (fp16x3_mma). Its weights are split once for all calls, and shares of its inputs are
            spread over the device. One more kernel adds the shares, activates, and finds the labels. One CUDA graph

@@ -1,15 +1,15 @@
 /*
 title:     First layer by wgmma, FP16 parts multiplied by cuBLAS
 idea:      'A first layer of many output channels is a GEMM as well, of 64 outputs by 25 weights of 56 channels.
-           Hopper''s wgmma takes the weights from shared memory itself, while the pixels come as words of two
-           neighbours from one of two copies of the image, one for even columns and one for odd ones. The four
-           outputs of a pooling window lie in one lane, which keeps the largest, takes tanh by two approximating
-           instructions or, near 0, by a series, and splits it. The parts leave through shared memory, 16 bytes at a
-           time. In the last layer a warp has five images, for which it reads the weights once. Up to 300 images take
-           another path, a CUDA graph: a first layer in FP32, in many small blocks, and fused_mma''s dense layer.'
+           Hopper''s wgmma takes the weights from shared memory itself. The pixels come as words of two neighbours
+           from one of two copies of the image, one for even columns and one for odd ones. The four outputs of a
+           pooling window lie in one lane, which keeps the largest, takes tanh by two approximating instructions or,
+           near 0, by a series, and splits it. The parts leave through shared memory, 16 bytes at a time. In the last
+           layer a warp has five images, for which it reads the weights once. Up to 300 images take another path, a
+           CUDA graph: a first layer in FP32, in many small blocks, and fused_mma''s dense layer.'
 expect:    The first layer of 50 output channels no longer reads weights from shared memory into registers, and falls
-           from 0.33 to 0.15 ms at 10,000 images, near the time of writing its results; the network from 0.74 to 0.6
-           ms. Ten images take 40 microseconds in place of 52. Errors stay those of FP32 sums.
+           from 0.33 to 0.15 ms at 10,000 images. That is near the time of writing its results. The network falls from
+           0.74 to 0.6 ms. Ten images take 40 microseconds in place of 52. Errors stay those of FP32 sums.
 builds_on: fused_cublas
 split:     {precision: fp16, products: 3}
 constants: {POOL_SPLIT_28_BLOCKS: 4}

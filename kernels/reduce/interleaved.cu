@@ -1,10 +1,10 @@
 /*
 title:     Interleaved addressing
 idea:      A block of 256 threads joins 256 values in shared memory. In the first step every second thread adds its
-           neighbour, in the next every fourth the one after, and so on. The sums of all blocks are added the same way,
-           in launch after launch, until one is left.
+           neighbour, in the next every fourth the one after, and so on. The sums of all blocks are added the same
+           way, in launch after launch, until one is left.
 expect:    The starting point that every step of the ladder is held against. All 8 warps of a block stay busy through
-           most of 8 steps, half of their lanes idle in the first and 31 of 32 in the fifth. 8 warps issue some 25
+           most of 8 steps. Half of their lanes idle in the first and 31 of 32 in the fifth. The warps issue some 25
            instructions a step for 256 values, against 4 bytes a value to read, so less than half of the copy rate. A
            value takes part in log2(n) additions, so the error grows with the logarithm of n, the least of any order.
 reference: https://developer.download.nvidia.com/assets/cuda/files/reduction.pdf

@@ -1,9 +1,9 @@
 /*
 title:     64 sums for each thread, all cores
-idea:      Each thread of OpenMP has a run of values of its own and 64 sums, one for each place in 64 values, so that
-           the compiler adds vectors and no addition waits for the one before.
-expect:    At least four times as fast as one loop where x fits the caches, and bound by memory where it does not. Sums
-           of n / 64 values or fewer each lose less to rounding than one of n, so the error falls.
+idea:      Each thread of OpenMP has a run of values of its own and 64 sums, one for each place in 64 values. So the
+           compiler adds vectors, and no addition waits for the one before.
+expect:    At least four times as fast as one loop where x fits the caches, and bound by memory where it does not.
+           Sums of n / 64 values or fewer each lose less to rounding than one of n, so the error falls.
 builds_on: loop
 limits:    {n: 67108864}
 claims:

@@ -32,7 +32,7 @@ KNOWN = variants.discover()
 # --- headers -----------------------------------------------------------------------------------------------------
 
 
-def test_every_counter_that_a_header_names_is_read_and_held_against_its_verb():
+def test_every_counter_that_a_header_names_is_read():
     named = {check.split()[0] for check in (variant.header.check for variant in KNOWN.values()) if "__" in check}
     wanted = counters.metrics_to_read(KNOWN.values())
     assert named <= set(wanted)
@@ -40,18 +40,6 @@ def test_every_counter_that_a_header_names_is_read_and_held_against_its_verb():
     assert "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum" in wanted
 
     assert counters.named_metric("no counter, as ncu runs kernels one by one") == ""
-
-    for check, before, after, verdict in [
-        ("x__y.sum falls against direct", 100, 50, True),
-        ("x__y.sum falls against direct", 100, 99, False),
-        ("x__y.sum falls to nothing against direct", 100, 0, True),
-        ("x__y.sum rises from zero against direct", 0, 5, True),
-        ("x__y.sum rises against direct", 100, 100, False),
-        ("x__y.sum stays within a few per cent of direct", 100, 103, True),
-        ("x__y.sum stays where direct has it", 100, 40, False),
-        ("x__y.sum is the figure that others lower", 100, 40, None),
-    ]:
-        assert counters.counter_change(check, "conv1", before, after).as_expected is verdict
 
 
 # --- what counters say of a call ---------------------------------------------------------------------------------
@@ -136,7 +124,7 @@ def test_what_bounds_a_kernel_follows_from_its_counters():
             30,
             40,
             40,
-            "Bound in part by DRAM, 70 % of peak; in part by latency: warps wait 75 % of their time for data from "
+            "Bound in part by DRAM, 70 % of peak. In part by latency: warps wait 75 % of their time for data from "
             "global or local memory.",
         ),
         (
@@ -554,7 +542,7 @@ def document(archive, evidence_of, few_variants, rewritten, tmp_path) -> Callabl
     def render(rows: list[dict]) -> str:
         tables.COUNTERS.write(rows, tmp_path / "counters.csv")
         changed = rewritten(archive, "counters.csv", lambda _: (tmp_path / "counters.csv").read_bytes())
-        return rendering.to_html(evidence_of(changed, studies=studies), datetime.now(), "", None)
+        return rendering.Documents(evidence_of(changed, studies=studies), datetime.now(), "", None).whole
 
     return render
 
@@ -617,7 +605,7 @@ def test_the_kernels_of_our_fastest_network_are_told_with_what_bounds_the_longes
     assert "networks-kernels" not in document(of_network("unfused", {"first": [0.3]}))
 
     fastest = ev.networks.fastest(ev.largest, peers=False).name
-    assert f"no hardware counters of {fastest}: it broke" in plain(
+    assert f"No hardware counters of {fastest}: it broke" in plain(
         document([failed(fastest, "", "refused", "it broke")])
     )
 

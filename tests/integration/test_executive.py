@@ -3,6 +3,7 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
+import probe_machine
 from warpbook.common import units
 from warpbook.common.statistics import Estimate
 from warpbook.report import figures
@@ -89,3 +90,14 @@ def test_recorded_times_that_no_gpu_can_take_are_refused_with_the_reason_and_mak
         assert any(reason.startswith("impossible: ") and why in reason for reason in problems.reason)
     slower = faster(ev, "fp16x3_mma", "conv1", 1.02)
     assert slower.ranking.best.name == "fp16x3_mma"
+
+
+def test_versions_of_cudnn_and_cublas_stand_in_the_box_of_a_run_that_has_them_and_are_not_missed_in_another(
+    evidence_of, small_archive
+):
+    ev = evidence_of(small_archive)
+    packages = ev.gpu_run.record["machine"]["packages"]
+    assert "cuDNN" not in dict(executive.executive_view(ev).facts.rows)["Software"]
+    packages |= {"cuDNN": probe_machine.dotted_version(91002), "cuBLAS": probe_machine.dotted_version(130100)}
+    assert "; cuDNN 9.10.2; cuBLAS 13.1.0; torch " in dict(executive.executive_view(ev).facts.rows)["Software"]
+    assert probe_machine.dotted_version(8907) == "8.9.7"  # before cuDNN 9

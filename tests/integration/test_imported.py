@@ -73,7 +73,7 @@ def ev(folder, small_archive, opened) -> Evidence:
 
 @pytest.fixture(scope="module")
 def document(ev) -> str:
-    return rendering.to_html(ev, datetime(2026, 1, 1, tzinfo=UTC), "", None)
+    return rendering.Documents(ev, datetime(2026, 1, 1, tzinfo=UTC), "", None).whole
 
 
 def test_an_imported_profile_is_named_as_such_and_makes_the_tables_that_our_own_make(folder, ev):

@@ -76,7 +76,7 @@ def test_what_is_no_longer_right_stands_before_what_is_slower_and_its_words_are_
 def test_what_may_be_slower_comes_with_what_would_decide_it(base):
     for factor, decides in [
         (1.01, "73 samples of each layer instead of 65 would decide it"),
-        (1.02, "more samples decide little: keep the old"),
+        (1.02, "more samples decide little. To have both"),
     ]:
         words = notes(Comparison(base, slowed(base, fft=factor), TOLERANCE))
         assert words.startswith("**Not decided**\n\n- `fft` on `fa18` (gpu), 10 images: ")

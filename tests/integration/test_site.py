@@ -186,27 +186,6 @@ def test_a_report_has_another_gpu_beside_its_own_for_variants_whose_sources_are_
     assert rows["direct"][5] == units.time(2 * direct.value)
 
 
-def test_constants_that_are_best_here_are_told_with_what_they_cost_on_another_gpu(ev, elsewhere, monkeypatch):
-    def swept(times_ms: dict[str, float], variant: str = "coarsened") -> pd.DataFrame:
-        rows = [{"configuration": name, "time_ms": time_ms} for name, time_ms in times_ms.items()]
-        place = {"variant": variant, "network": ev.network.name, "layer": "conv2", "size": 10_000}
-        return pd.DataFrame(
-            [{**place, "tool": "Kernel Tuner", "n": 7, "status": "ok", "reason": "", **row} for row in rows]
-        )
-
-    monkeypatch.setitem(
-        vars(ev.trust), "sweep", pd.concat([swept({"X=1": 2.0, "X=2": 1.0}), swept({"Y=1": 1.0}, "fft")])
-    )
-    there = pd.concat([swept({"X=1": 4.0, "X=2": 5.0}), swept({"Y=1": 1.0}, "fft")])
-    assert other_gpus.best_constants(ev, [elsewhere]) is None
-    held = catalog.Run(elsewhere.path, elsewhere.record, {**elsewhere.loaded, tables.SWEEP.name: there})
-    (row,) = other_gpus.best_constants(ev, [held]).rows  # fft is of another source there
-    assert row == ("coarsened", "conv2, 10\u202f000 images", "NVIDIA Other", "X=2", "X=1", "4.000\u202fms", "1.25×")
-    monkeypatch.setattr(other_gpus.catalog, "runs_of_other_models", lambda run, network: [held])
-    page = rendering.environment(ev, rendering.Headings()).get_template("sections/devices.html.j2").render()
-    assert "times as long with ours" in page
-
-
 def test_the_section_on_devices_stands_where_there_are_two_models_and_nowhere_else(
     evidence_of, small_archive, few_variants, elsewhere, monkeypatch
 ):
@@ -214,7 +193,7 @@ def test_the_section_on_devices_stands_where_there_are_two_models_and_nowhere_el
     ev = evidence_of(small_archive, studies={"fa18": study})
 
     def body() -> str:
-        return rendering.environment(ev, rendering.Headings()).get_template("report.html.j2").render()
+        return rendering.environment(ev, rendering.Headings()).get_template("sections/devices.html.j2").render()
 
     monkeypatch.setattr(other_gpus.catalog, "runs_of_other_models", lambda run, network: [])
     assert 'id="devices"' not in body()

@@ -74,7 +74,7 @@ def test_no_text_of_a_run_is_markup_in_its_report(ours, small_archive, evidence_
     failed.loc[failed.variant == "coarsened", ["status", "reason"]] = ["refused", HOSTILE]
     monkeypatch.setattr(catalog, "open_run", lambda path: stranger)
     evidence = evidence_of(small_archive)
-    document = rendering.to_html(evidence, datetime(2026, 1, 1), "0" * 40, dirty=False)
+    document = rendering.Documents(evidence, datetime(2026, 1, 1), "0" * 40, dirty=False).whole
     assert "&lt;hostile&gt;" in document
     assert_harmless(document)
 

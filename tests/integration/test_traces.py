@@ -236,9 +236,6 @@ def test_hidden_copies_op_times_and_many_kernels_are_counted_and_drawn():
     assert len(drawing) < 100_000
     assert drawing.count("<path") == 5  # a baseline and four lanes
 
-    assert trace_layout.printed_op_s(OUTPUT) == pytest.approx(0.015224)
-    assert trace_layout.printed_op_s("EvalMetric: {'accuracy': 0.9}\n") is None
-
 
 def test_every_optimization_of_the_archived_run_has_its_kernels_before_and_after(ev):
     for variant in ev.ranking.measured_variants("gpu", peers=False):
@@ -263,17 +260,6 @@ def test_the_tools_of_the_archived_run_agree_where_kernels_are_not_short(ev, evi
         # Its kernels were renamed after Nsight Systems watched them.
         assert {one.variant for one in agreed} == measured - ({"fp16x3_mma"} if watcher == "nsys" else set())
         assert all(one.relative_difference <= trace_layout.AGREE_WITHIN for one in agreed if one.kernel_us > 10)
-
-
-def test_watching_leaves_op_times_nearly_as_they_are(ev):
-    costs = trace_layout.overheads(ev)
-    tools = ev.gpu_run.table(tables.ACTIVITIES).tool.unique()
-    assert len(tools) > 0
-    for tool in tools:
-        usual = trace_layout.median_overhead(costs, tool, ev.largest)
-        assert usual["programs"] > (10 if tool == "cupti" else 2)  # the others watch starting points and frameworks
-        assert 0.9 < usual["op"] < 1.2
-        assert usual["program"] > 0.5  # single runs: the host's spread is within
 
 
 def test_events_that_cupti_saw_are_a_table_of_their_program_in_time_since_its_first_event(tmp_path):

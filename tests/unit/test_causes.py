@@ -2,8 +2,10 @@
 
 from types import SimpleNamespace
 
+from warpbook.common.statistics import Estimate
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall, CountedLaunch
+from warpbook.report.evidence import Speedup
 from warpbook.report.views import causes
 
 NAIVE, BEST = (SimpleNamespace(name=name, stem=name) for name in ("direct", "blocked"))
@@ -56,14 +58,14 @@ ISSUING = {("direct", layer): call(SM=85, ISSUE=84, fma=5e7) for layer in ("conv
 def test_the_cause_is_the_instructions_saved_and_the_busiest_unit_on_each_layer():
     blocked = {("blocked", "conv1"): call(2e7, L2=81), ("blocked", "conv2"): call(3e7, DRAM=70)}
     assert cause(evidence(ISSUING | blocked)) == (
-        "It executes 40 times fewer instructions than direct; the busiest unit is L2 on conv1 (81 %) and DRAM on conv2 "
+        "It executes 40 times fewer instructions than direct; the busiest unit is the L2 cache on conv1 (81 %) and DRAM on conv2 "
         "(70 %)"
     )
 
 
 def test_a_unit_that_is_the_busiest_everywhere_is_named_once():
     blocked = {("blocked", layer): call(2e7, L2=share) for layer, share in (("conv1", 81), ("conv2", 64))}
-    assert cause(evidence(blocked)) == "The busiest unit is L2 on every layer (64 % to 81 %)"
+    assert cause(evidence(blocked)) == "The busiest unit is the L2 cache on every layer (64 % to 81 %)"
 
 
 def test_a_best_kernel_of_as_many_instructions_is_not_said_to_save_any():
@@ -84,7 +86,7 @@ def test_the_advice_is_for_the_layer_farthest_from_its_bound_and_by_its_busiest_
     far = evidence(calls, {"conv1": 0.3, "conv2": 0.9})
     assert (
         advice(far)
-        == f"conv1 runs at 30 % of its bound and L1 and shared memory is the busiest unit: try {causes.REMEDIES[counters.L1]}"
+        == f"conv1 runs at 30 % of its bound and the busiest unit is the L1 cache and shared memory: try {causes.REMEDIES[counters.L1]}"
     )
     near = evidence(calls, {"conv1": 0.8, "conv2": 0.4})
     assert advice(near).endswith(causes.REMEDIES[counters.DRAM])
@@ -95,3 +97,34 @@ def test_where_no_unit_is_near_its_peak_the_advice_is_against_latency_and_withou
         f"latency limits it: try {causes.LATENCY_REMEDY}"
     )
     assert "snakemake --cores 1 count --config study=fa18" in advice(evidence(ISSUING))
+
+
+def compared(name: str, verdict: str, ratio: Estimate, paired: bool = True) -> tuple[SimpleNamespace, Speedup]:
+    one = SimpleNamespace(name=name, stem=name, header=SimpleNamespace(builds_on="direct"))
+    return one, Speedup(ratio, paired, verdict)
+
+
+def samples(*found: tuple[SimpleNamespace, Speedup]) -> str:
+    by_name = {one.name: speedup for one, speedup in found}
+    ev = SimpleNamespace(
+        largest=10,
+        plan=SimpleNamespace(variants={"direct": NAIVE}),
+        config=SimpleNamespace(measuring=SimpleNamespace(equivalence_margin=0.01)),
+        ranking=SimpleNamespace(measured_variants=lambda device, peers: [one for one, _ in found]),
+        times=SimpleNamespace(total_speedup=lambda name, size: by_name[name]),
+    )
+    return causes.samples_sentence(ev).replace("\u202f", " ")
+
+
+def test_what_is_ambiguous_is_named_with_the_samples_that_would_settle_it_and_nothing_else_is():
+    settled = compared("tiled", "faster", Estimate(2.0, 1.9, 2.1, 6))
+    # An eighth from 1, and an interval of a quarter to each side: four times the samples.
+    wide = compared("streams", "ambiguous", Estimate(1.125, 0.875, 1.375, 6))
+    # At 1, within the margin once the interval is a fifth as wide: 25 times.
+    near = compared("restrict", "ambiguous", Estimate(1.0, 0.9505, 1.0495, 10), paired=False)
+    hopeless = compared("block", "ambiguous", Estimate(1.0101, 0.5, 1.5, 10))
+    assert samples(settled) == ""
+    assert samples(settled, near, wide, hopeless) == (
+        "To settle what is ambiguous, take more samples: about 24 of streams (now 6), about 250 of restrict, interleaved with direct (now 10) and "
+        "more than 10 000 of block (now 10)"
+    )

@@ -1,4 +1,4 @@
-"""Plain words: what templates and views can print, without private words and in sentences that can be read."""
+"""Plain words: what templates, views and kernels' headers print, without private words and in sentences that can be read."""
 
 import ast
 import re
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from warpbook.common.files import PROJECT
+from warpbook.kernels import variants, whole_networks
 
 MOST_WORDS = 30
 PRIVATE = re.compile(
@@ -15,13 +16,10 @@ PRIVATE = re.compile(
     r"orders (a|its|the|four|one|copies)|peers?|put aside)\b"
 )
 REPORT = PROJECT / "scripts" / "warpbook" / "report"
-VIEWS = sorted(
-    [
-        *(path for part in ("views", "figures", "evidence") for path in (REPORT / part).rglob("*.py")),
-        REPORT / "console_summary.py",
-    ]
-)
-TEMPLATES = sorted([*(PROJECT / "reports" / "sections").glob("*.j2"), *(PROJECT / "reports").glob("*.html.j2")])
+MODULES = sorted(REPORT.rglob("*.py"))
+TEMPLATES = sorted([*(PROJECT / "reports" / "sections").glob("*.j2"), *(PROJECT / "reports").glob("*.j2")])
+NARRATIVES = sorted((PROJECT / "reports" / "narrative").glob("*.md"))
+KERNELS = [*variants.discover().values(), *whole_networks.discover().values()]
 VALUE = "X"
 
 
@@ -32,7 +30,7 @@ def texts_of_template(source: str) -> Iterator[str]:
         yield from re.findall(r'"([^"]*)"', expression)
     source = re.sub(r"{%.*?%}", "", source, flags=re.S)
     source = re.sub(r"{{.*?}}", VALUE, source, flags=re.S)
-    for block in re.split(r"</?(?:p|li|ul|ol|div|h\d|pre|dt|dd|dl|section|nav|th|td|tr|table)\b[^>]*>", source):
+    for block in re.split(r"\n\n|</?(?:p|li|ul|ol|div|h\d|pre|dt|dd|dl|section|nav|th|td|tr|table)\b[^>]*>", source):
         yield re.sub(r"<[^>]+>|&nbsp;", " ", block)
 
 
@@ -50,9 +48,10 @@ def texts_of_module(source: str) -> Iterator[str]:
     within = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
-            yield "".join(str(part.value) if isinstance(part, ast.Constant) else VALUE for part in node.values)
+            words = "".join(str(part.value) if isinstance(part, ast.Constant) else VALUE for part in node.values)
+            yield from texts_of_template(words)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in quiet | within:
-            yield node.value
+            yield from texts_of_template(node.value)
 
 
 def texts(path: Path) -> Iterator[str]:
@@ -71,9 +70,14 @@ def faults(text: str) -> list[str]:
     return private + [f"{len(one.split())} words: {one}" for one in sentences(text) if len(one.split()) > MOST_WORDS]
 
 
-@pytest.mark.parametrize("path", [*TEMPLATES, *VIEWS], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*TEMPLATES, *MODULES, *NARRATIVES], ids=lambda path: path.name)
 def test_what_a_report_prints_has_no_private_word_and_no_sentence_of_more_than_thirty_words(path):
     assert [fault for text in texts(path) if " " in text.strip() for fault in faults(text)] == []
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_what_a_kernel_s_header_says_has_none_either(kernel):
+    assert faults(kernel.header.idea) + faults(kernel.header.expect) == []
 
 
 def test_private_words_and_long_sentences_are_seen_in_templates_and_views():

@@ -56,10 +56,8 @@ ALWAYS = (
 
 HIGH, LOW = 80.0, 60.0  # percent of a unit's peak: it bounds the kernel; below this no unit does
 UNCHANGED_WITHIN = 0.02  # a counter that changes by less has not moved
-STEADY = 0.05  # what "stays" allows
 
 _METRIC = re.compile(r"[a-z0-9]+__\w[\w.]*\w")
-_VERB = re.compile(r"\b(falls|rises|stays)\b")
 _SCALES = {
     "ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9,
     "byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9,
@@ -218,31 +216,6 @@ def percent_of_instructions(metric: str, counted: float, instructions: float) ->
     return 100 * counted / (32 if metric == FFMA else 1) / instructions
 
 
-@dataclass(frozen=True)
-class CounterChange:
-    """A layer's watched counter before and after, and whether it moved as the header says: None where that says
-    nothing."""
-
-    layer: str
-    before: float
-    after: float
-    as_expected: bool | None
-
-
-def counter_change(check: str, layer: str, before: float, after: float) -> CounterChange:
-    """How a counter moved, held against the verb of the header's sentence: falls, rises or stays."""
-    verb = _VERB.search(check)
-    change = after - before
-    verdict = None
-    if verb:
-        verdict = {
-            "falls": change < -UNCHANGED_WITHIN * before,
-            "rises": change > UNCHANGED_WITHIN * before,
-            "stays": abs(change) <= STEADY * before,
-        }[verb[1]]
-    return CounterChange(layer, before, after, verdict)
-
-
 UNITS = {
     DRAM: "DRAM",
     L2: "the L2 cache",
@@ -288,7 +261,7 @@ def bound_sentence(launch: CountedLaunch) -> str:
     if most >= HIGH:
         return f"Bound by {name}: {peak}."
     if most >= LOW:
-        return f"Bound in part by {name}, {peak}" + (f"; in part by latency: {waits}." if waits else ".")
+        return f"Bound in part by {name}, {peak}" + (f". In part by latency: {waits}." if waits else ".")
     least = f"nearest its peak: {name}, {_percent(most)}"
     return "Bound by latency: " + (f"{waits}; {least}." if waits else f"{least}.")
 

@@ -93,9 +93,8 @@ def _samples_words(speedup: Estimate, near: float, far: float) -> str:
     samples = statistics.samples_to_decide(speedup, near, far)
     if samples is None or samples > SAMPLES_MOST:
         return (
-            f"at the limit of what runs of the same code differ by ({units.percent(far)}) more samples decide little: "
-            f"keep the old file under another name, have the new one's header say {code('builds_on: <that name>')}, "
-            f"and both are timed in turn"
+            f"at the limit of what runs of the same code differ by ({units.percent(far)}) more samples decide little. To have both "
+            f"interleaved, keep the old file under another name, and say {code('builds_on: <that name>')} in the new one's header"
         )
     return (
         f"about {units.count(samples)} samples of each layer instead of {speedup.n} would decide it: a lower "

@@ -1,10 +1,7 @@
 """What profilers saw of the programs: a layer's kernels under two variants, copies hidden by kernels, how far the tools
 agree, and what watching costs."""
 
-import re
 from dataclasses import dataclass
-from statistics import median
-from typing import Any
 
 import pandas as pd
 
@@ -17,7 +14,6 @@ from warpbook.runs import tables
 
 AGREE_WITHIN = 0.1
 UNSEEN = 0.01  # a share of a drawn axis
-_OP_TIME = re.compile(r"^Op Time: ([\d.]+)$", re.MULTILINE)
 
 
 def kernels_in_layer(ev: Evidence, variant: str, layer: str, size: int, tool: str | None = None) -> pd.DataFrame:
@@ -102,15 +98,13 @@ def kernel_names(pairs: list[tuple[Side, Side]]) -> list[str]:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Kernel time of one variant's layer as each tool has it, ms, at `size` images; `timed_ms` by CUDA events in runs
-    without a profiler, None where there is none."""
+    """Kernel time of one variant's layer as each tool has it, ms, at `size` images."""
 
     variant: str
     layer: str
     size: int
     launches: int
     ms: dict[str, float]
-    timed_ms: float | None
 
     @property
     def relative_difference(self) -> float:
@@ -147,67 +141,10 @@ def agreements(ev: Evidence) -> list[Agreement]:
             if call and total_ns and (call.images == size or call.is_truncated):
                 ms["ncu"] = total_ns / call.total_launches * launches / 1e6
             if len(ms) > 1:
-                timed = ev.times.op(variant.name, layer.name, size, kind="gpu")
-                place = (variant.name, layer.name, size, launches)
-                agreed.append(Agreement(*place, ms, timed.value if timed else None))
+                agreed.append(Agreement(variant.name, layer.name, size, launches, ms))
     return agreed
 
 
 def programs(ev: Evidence, tool: str) -> int:
     """How many programs of the study a profiler watched whole."""
     return int(((ev.profiles.table.tool == tool) & (ev.profiles.table.status == "ok")).sum())
-
-
-@dataclass(frozen=True)
-class Overhead:
-    """A program watched by a profiler and not: seconds of the whole command, and of all convolutions' op times."""
-
-    tool: str
-    variant: str
-    size: int
-    program_s: float
-    profiled_s: float
-    op_s: float | None
-    profiled_op_s: float | None
-
-    @property
-    def program(self) -> float:
-        return self.profiled_s / self.program_s
-
-    @property
-    def op(self) -> float | None:
-        return self.profiled_op_s / self.op_s if self.op_s and self.profiled_op_s else None
-
-
-def printed_op_s(output: str) -> float | None:
-    """Sum of the op times that a program printed, s; None where it printed none."""
-    times = [float(text) for text in _OP_TIME.findall(output)]
-    return sum(times) if times else None
-
-
-def overheads(ev: Evidence) -> list[Overhead]:
-    """Every program of the study that ran both watched and unwatched."""
-    costs = []
-    row: Any
-    for row in ev.profiles.table[ev.profiles.table.status == "ok"].itertuples():
-        plain = ev.programs.runs(row.variant, row.size)
-        if not plain.empty:
-            ops = [op for op in map(printed_op_s, plain.output) if op]
-            times = (float(plain.elapsed_s.median()), float(row.elapsed_s))
-            costs.append(
-                Overhead(
-                    row.tool, row.variant, row.size, *times, median(ops) if ops else None, printed_op_s(row.output)
-                )
-            )
-    return costs
-
-
-def median_overhead(costs: list[Overhead], tool: str, size: int) -> dict[str, Any]:
-    """Medians over the programs that a tool watched at one size: how many, whole program, op times."""
-    chosen = [one for one in costs if one.tool == tool and one.size == size]
-    ops = [one.op for one in chosen if one.op]
-    return {
-        "programs": len(chosen),
-        "program": median(one.program for one in chosen) if chosen else None,
-        "op": median(ops) if ops else None,
-    }

@@ -1,4 +1,4 @@
-"""Every table of a run: its columns, with types, ranges and the meanings that the report's data dictionary prints.
+"""Every table of a run: its columns, with types, ranges and the meanings that the documentation prints.
 
 A row is one observation; units end the column's name.
 """
@@ -208,7 +208,7 @@ ACTIVITIES = Table(
 
 PROFILES = Table(
     "profiles.csv",
-    "one program that a profiler watched",
+    "one profiled program",
     ("tool", "variant", "network", "size", "weights"),
     {
         "tool": Column("string", "profiler: cupti, nsys or nvprof"),
@@ -466,12 +466,6 @@ def with_places(frame: "pd.DataFrame") -> "pd.DataFrame":
     parts = {case: str(case).partition("/") for case in frame.case.unique()}
     network, layer = ({case: held[end] for case, held in parts.items()} for end in (0, 2))
     return frame.assign(network=frame.case.map(network).astype(object), layer=frame.case.map(layer).astype(object))
-
-
-def shared_columns() -> dict[str, Column]:
-    """Columns that two tables or more have with the same meaning."""
-    every = [item for table in RUN_TABLES for item in table.columns.items()]
-    return {name: column for name, column in every if every.count((name, column)) > 1}
 
 
 def first_failure(correctness: Iterable[Mapping[Any, Any]]) -> dict[str, str] | None:

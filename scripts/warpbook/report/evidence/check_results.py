@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from warpbook.kernels.variants import Variant
+from warpbook.report.evidence.cache import cached_method
 from warpbook.report.evidence.run_selection import Selection
 from warpbook.report.evidence.scope import Scope
 from warpbook.runs import tables
@@ -74,10 +75,12 @@ class CheckResults:
         exact = (frame.rel_l2_err == 0) & (frame.direct_rel_l2_err == 0)
         return frame.assign(ratio=(frame.rel_l2_err / frame.direct_rel_l2_err).mask(exact, 1.0))
 
+    @cached_method
     def for_variant(self, variant: str) -> CheckTally | None:
         """A variant's tests in sum; None where there are none."""
         return tally_checks(self.table[self.table.variant == variant])
 
+    @cached_method
     def emulator_tally(self, variant: str) -> CheckTally | None:
         """The tests of a GPU variant on the CPU emulator, counted; None where it was not emulated."""
         tests = self._scope.local.table(tables.CORRECTNESS)

@@ -8,7 +8,7 @@ import pandas as pd
 from warpbook.kernels.variants import Variant
 from warpbook.problems.problem import Case
 from warpbook.profiling import counters
-from warpbook.profiling.counters import CountedCall, CounterChange
+from warpbook.profiling.counters import CountedCall
 from warpbook.report.evidence.ranking import Ranking
 from warpbook.report.evidence.run_selection import Selection
 from warpbook.report.evidence.scope import Scope
@@ -80,14 +80,3 @@ class CounterValues:
         """Counters that were asked for, and of which the profiler gave no reading at all."""
         asked = self.table[self.table.status == "ok"]
         return sorted(str(metric) for metric, values in asked.groupby("metric").value if values.isna().all())
-
-    def header_counter_changes(self, variant: Variant) -> list[CounterChange]:
-        """How the counter that a variant's header names changed on each layer; empty where it was not read."""
-        metric, changes = counters.named_metric(variant.header.check), []
-        for layer in self._scope.layer_names:
-            before, after = (self.calls.get((name, layer)) for name in (variant.header.builds_on, variant.name))
-            if metric and before and after and before.images == after.images:
-                old, new = before.value(metric), after.value(metric)
-                if old is not None and new is not None:
-                    changes.append(counters.counter_change(variant.header.check, layer, old, new))
-        return changes

@@ -105,8 +105,9 @@ class MissingData:
             return
         told: set[str] = set()
         series = self._selection.summaries[self._selection.summaries.variant == variant.name]
+        known = dict(iter(series.groupby(["layer", "size"])))
         for layer, size in product(self._scope.layer_names, self._scope.sizes):
-            there = series[(series.layer == layer) & (series["size"] == size)]
+            there = known.get((layer, size), series.head(0))
             if there.empty:
                 yield _Lack(layer, size, (), "not_measured", (self._no_time_reason(variant.device),))
             for lack in _lacks(layer, size, there):
@@ -158,6 +159,8 @@ class MissingData:
 def _lacks(layer: str, size: int, there: pd.DataFrame) -> Iterator[_Lack]:
     """What failed of the series of one layer at one size: rows with state, kind, status and reason."""
     failed = there[there.status != "ok"]
+    if failed.empty:  # as nearly always
+        return
     alike = failed.reason.astype(str).str.replace(_NUMBER, "", regex=True)
     for (status, _), rows in failed.groupby([failed.status.astype(str), alike], sort=False):
         kinds: list[str] = []

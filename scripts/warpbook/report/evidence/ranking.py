@@ -109,11 +109,6 @@ class Ranking:
         return self._least(self.measured_variants("cpu"))
 
     @cached_property
-    def best_own_cpu(self) -> Variant | None:
-        """The fastest CPU code of ours."""
-        return self._least(self.measured_variants("cpu", peers=False))
-
-    @cached_property
     def best_peer(self) -> Variant | None:
         """The fastest FP32 library on the GPU: what our FP32 variants compete with."""
         return self._least(

@@ -174,6 +174,7 @@ class Selection:
             reason=frame.reason.astype(str).mask(refused, reasons),
         )
 
+    @cached_method
     def at_sizes(self, table: Table) -> pd.DataFrame:
         """The same at the study's sizes."""
         frame = self.rows(table)

@@ -6,7 +6,6 @@ module of its kind, or in a module of its own, named here.
 
 from warpbook.report.figures import (
     bound_plots,
-    error_plots,
     history_plots,
     labels,
     network_diagram,
@@ -14,7 +13,6 @@ from warpbook.report.figures import (
     ratio_plots,
     speedup_plots,
     style,
-    sweep_plots,
     time_plots,
     timelines,
     unit_plots,
@@ -22,7 +20,6 @@ from warpbook.report.figures import (
 
 __all__ = [
     "bound_plots",
-    "error_plots",
     "history_plots",
     "labels",
     "network_diagram",
@@ -30,7 +27,6 @@ __all__ = [
     "ratio_plots",
     "speedup_plots",
     "style",
-    "sweep_plots",
     "time_plots",
     "timelines",
     "unit_plots",

@@ -86,7 +86,7 @@ def waterfalls(ev: Evidence, chains: list[list[Variant]]) -> str:
     Beside each step its speedup over the step before, and over the first of its chain. A panel for each chain.
     """
     heights = [len(chain) + 1.3 for chain in chains]
-    figure = Figure(figsize=(WIDTH_IN, 0.25 + 0.155 * sum(heights)), layout="constrained")
+    figure = Figure(figsize=(WIDTH_IN, 0.25 + 0.125 * sum(heights)), layout="constrained")
     panels = figure.subplots(len(chains), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, chain in zip(panels, chains, strict=True):
         _waterfall(ev, axes, chain)

@@ -14,9 +14,9 @@ IMAGE_DPI = 100
 NOTHING = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
-# What nobody sees of a path, beyond thousandths of a point; matplotlib's stylesheet, which the outermost element says
+# What nobody sees of a path, beyond hundredths of a point; matplotlib's stylesheet, which the outermost element says
 # here; styles, which cost a PDF's writer more than attributes.
-_DIGITS = re.compile(r"(\.\d{3})\d+")
+_DIGITS = re.compile(r"(\.\d\d)\d+")
 _SHEET = re.compile(r" *<defs>\s*<style.*?</style>\s*</defs>\n", re.DOTALL)
 _STYLE = re.compile(r'style="([^"]*)"')
 

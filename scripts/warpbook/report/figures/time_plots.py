@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
@@ -17,9 +16,7 @@ from warpbook.report.figures.style import (
     WIDTH_IN,
     bar_with_error,
     case_panels,
-    format_ratio,
     label_rows,
-    lay_out,
     line,
     log_axis,
     name_rows,
@@ -107,28 +104,6 @@ def times_by_size(ev: Evidence, variants: list[Variant], bound: bool) -> str:
     return svg(figure)
 
 
-def speedup_by_size(ev: Evidence, variant: Variant, others: list[Variant]) -> str:
-    """How many times faster one variant is than others, all layers together, against dataset size."""
-    figure = Figure(figsize=(WIDTH_IN, 2.3), layout="constrained")
-    axes = figure.subplots()
-    ends = []
-    for other in others:
-        speedups = {size: ev.times.total_speedup(variant.name, size, over=other.name) for size in ev.sizes}
-        sound = {size: speedup.ratio for size, speedup in speedups.items() if speedup}
-        if sound:
-            look = variant_look(ev, other)
-            line(axes, sound, look)
-            ends.append((list(sound.values())[-1].value, other.name, look[0]))
-    axes.set_yscale("log")
-    log_axis(axes.yaxis, format_ratio)
-    size_axis(axes, ev.sizes, ev.size_label)
-    axes.axhline(1, color=INK, linewidth=0.9)
-    value_axis(axes, "y")
-    axes.set_ylabel(f"Speedup of {variant.name}")
-    _end_labels(axes, ev.sizes[-1], ends)
-    return svg(figure)
-
-
 def streams(ev: Evidence, over: Callable[[Row], str]) -> str:
     """Time against images streamed, logarithmic both ways, for each variant and what it ran `over`: in whole, and past
     the workers' start."""
@@ -158,16 +133,3 @@ def streams(ev: Evidence, over: Callable[[Row], str]) -> str:
     axes.set_ylabel("Time")
     figure.legend(loc="outside right upper")
     return svg(figure)
-
-
-def _end_labels(axes: Axes, x: float, ends: list[tuple[float, str, str]]) -> None:
-    """Name lines (value, name, colour) at their right ends, moved apart where they would cover each other."""
-    lay_out(axes)
-    lowest_free = 0.0
-    for value, name, colour in sorted(ends):
-        y = max(axes.transData.transform((x, value))[1], lowest_free)
-        lowest_free = y + 10 * axes.figure.dpi / 72
-        at = (x, axes.transData.inverted().transform((0, y))[1])
-        note(axes, f"over {name}: {units.ratio(value)}", at, (9, 0), color=colour, annotation_clip=False)
-    left, right = axes.get_xlim()
-    axes.set_xlim(left, right * (right / left) ** 0.32)

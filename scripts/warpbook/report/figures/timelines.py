@@ -127,7 +127,7 @@ def _range_bars(axes: Axes, ranges: Any, place: int, left: float, right: float) 
         )
         if (end - start) * room > 3.6 * len(row.name):
             middle = ((start + end) / 2 - left) / 1e6
-            axes.text(middle, place, row.name, ha="center", va="center", fontsize=6)
+            axes.text(middle, place, row.name, ha="center", va="center", fontsize=6.5)
 
 
 def layer_before_and_after(ev: Evidence, spans: dict[str, Any], layer: str) -> str:
@@ -181,7 +181,7 @@ def layer_kernels(side: Side, longest_ns: int, colours: Mapping[str, str]) -> st
             share = 1.0
         relative = [((a - first) / longest_ns, (b - first) / longest_ns) for a, b in event_spans(alike)]
         bars = ""
-        for start, end in merge(relative, 0.25 / width):
+        for start, end in merge(relative, 0.5 / width):
             left = f"{start * width:.2f}"
             bars += f"M{left} {top:.2f}h{max(0.3, (end - start) * width):.2f}v{share * tall:.2f}H{left}z"
         parts.append(f'<path d="{bars}" fill="{colours[name]}"/>')

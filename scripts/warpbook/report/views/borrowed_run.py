@@ -7,15 +7,11 @@ from warpbook.runs.schema import Table
 def run_sentence(ev: Evidence, table: Table) -> str:
     """To follow a caption: the older run that a table's figures are of; empty where they are of the study's own."""
     run = ev.selection.from_older_run.get(table)
-    return f" Of the older run {run.run_id}; {_own(ev)} holds none." if run else ""
+    own = ev.gpu_run.run_id if ev.gpu_run else ""
+    return f" Of the older run {run.run_id}; the run {own} holds none." if run else ""
 
 
 def within_sentence(ev: Evidence, table: Table) -> str:
     """The same within a sentence: in the run …."""
     run = ev.selection.from_older_run.get(table)
     return f" in the run {run.run_id}" if run else ""
-
-
-def _own(ev: Evidence) -> str:
-    assert ev.gpu_run is not None  # which lacks what is borrowed
-    return f"the run {ev.gpu_run.run_id}"

@@ -1,21 +1,11 @@
 """Why the best kernel is faster than the naive one, and what its counters suggest to try next."""
 
-from warpbook.common import units
+from warpbook.common import statistics, units
 from warpbook.kernels.variants import Variant
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall
 from warpbook.report.evidence import Evidence
 
-LEAST_TENSOR = 5.0
-"""Percent of instructions on the tensor pipe, below which they need not be tensor cores' products: it takes others."""
-
-NAMES = {
-    counters.DRAM: "DRAM",
-    counters.L2: "L2",
-    counters.L1: "L1 and shared memory",
-    counters.SM: "the arithmetic pipes",
-    counters.ISSUE: "instruction issue",
-}
 REMEDIES = {
     counters.DRAM: "fuse it with its neighbours, so that fewer bytes move",
     counters.L2: "larger blocks, so that L2 delivers each value less often",
@@ -24,6 +14,11 @@ REMEDIES = {
     counters.ISSUE: "wider loads and larger tiles, so that fewer instructions serve each multiply-add",
 }
 LATENCY_REMEDY = "asynchronous copies or more warps, so that more loads are in flight"
+
+SAMPLES_MOST = 10_000
+"""Of a series: more would be measured for hours."""
+SHOWN = 3
+"""Comparisons that a sentence names."""
 
 Calls = dict[str, CountedCall]
 """A variant's counted calls by layer."""
@@ -41,10 +36,10 @@ def cause_sentence(ev: Evidence, best: Variant) -> str:
     if len(found) == len(after) > 1 and len(set(found.values())) == 1:
         least, most = units.percent(min(shares.values()), 0), units.percent(max(shares.values()), 0)
         spread = least if least == most else f"{least} to {most}"
-        busiest = [f"{NAMES[next(iter(found.values()))]} on every {ev.case_word} ({spread})"]
+        busiest = [f"{counters.UNITS[next(iter(found.values()))]} on every {ev.case_word} ({spread})"]
     else:
         busiest = [
-            f"{NAMES[unit]}{f' on {layer}' if len(after) > 1 else ''} ({units.percent(shares[layer], 0)})"
+            f"{counters.UNITS[unit]}{f' on {layer}' if len(after) > 1 else ''} ({units.percent(shares[layer], 0)})"
             for layer, unit in found.items()
         ]
     words = f"he busiest unit is {units.join_all(busiest)}"
@@ -69,8 +64,31 @@ def next_sentence(ev: Evidence, best: Variant) -> str:
     unit = counters.nearest_peak(call.longest)
     latency = call.longest.values[unit] < counters.LOW
     where = f"{layer} runs at {units.percent(far[layer], 0)} of its bound"
-    limit = "latency limits it" if latency else f"{NAMES[unit]} is the busiest unit"
+    limit = "latency limits it" if latency else f"the busiest unit is {counters.UNITS[unit]}"
     return f"{where} and {limit}: try {LATENCY_REMEDY if latency else REMEDIES[unit]}"
+
+
+def samples_sentence(ev: Evidence) -> str:
+    """How many samples would settle which comparisons with a baseline are ambiguous at the largest size, those that take
+    fewest first; empty where none is."""
+    margin, asked = ev.config.measuring.equivalence_margin, []
+    for variant in ev.ranking.measured_variants("gpu", peers=False):
+        speedup = ev.times.total_speedup(variant.name, ev.largest)
+        if speedup is None or speedup.verdict != "ambiguous":
+            continue
+        # To tell it from 1, or that it lies within the margin: whichever is sooner.
+        enough = (statistics.samples_to_decide(speedup.ratio, margin, beyond) for beyond in (0.0, margin))
+        least = min((n for n in enough if n), default=SAMPLES_MOST + 1)
+        together = "" if speedup.paired else f", interleaved with {ev.plan.variants[variant.header.builds_on].stem}"
+        asked.append((least, f"{variant.stem}{together} (now {speedup.ratio.n})"))
+    words = [
+        f"{f'about {units.count(round(n, 2 - len(str(n))))}' if n <= SAMPLES_MOST else f'more than {units.count(SAMPLES_MOST)}'} of {what}"
+        for n, what in sorted(asked)
+    ]
+    if not words:
+        return ""
+    more = f" and of {len(words) - SHOWN} others" if len(words) > SHOWN else ""
+    return f"To settle what is ambiguous, take more samples: {units.join_all(words[:SHOWN])}{more}"
 
 
 def _calls(ev: Evidence, variant: Variant) -> Calls:

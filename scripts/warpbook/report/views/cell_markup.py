@@ -39,12 +39,12 @@ def code_spans(text: object) -> Markup:
     return Markup("").join(_CODE.format(part) if place % 2 else part for place, part in enumerate(parts))
 
 
-def time_cell(estimate: Estimate | None) -> str:
-    """A time with half its interval's width and the number of samples: 3.778 ms ±0.3 % n 300."""
+def time_cell(estimate: Estimate | None, counted: bool = True) -> str:
+    """A time with half its interval's width and, where `counted`, the number of samples: 3.778 ms ±0.3 % n 300."""
     if estimate is None:
         return MISSING
     spread = units.spread(estimate)
-    interval = _INTERVAL.format(f"{spread} {units.sample_size([estimate])}") if spread else ""
+    interval = _INTERVAL.format(f"{spread} {units.sample_size([estimate] * counted)}".rstrip()) if spread else ""
     return _TIME_CELL.format(units.time(estimate.value), interval)
 
 

@@ -55,7 +55,9 @@ def claim_table_view(ev: Evidence) -> ClaimSection | None:
     failed.sort(key=lambda one: -VERDICTS.index(one.verdict))
     caption = "Claims that were refuted, and those that held in part."
     still = units.percent(ev.config.measuring.equivalence_margin, 0)
-    return ClaimSection(total, still, _claims_table(ev, "claims-failed", caption, failed) if failed else None)
+    return ClaimSection(
+        total, still, _claims_table(ev, "claims-failed", caption, failed, tested=False) if failed else None
+    )
 
 
 def full_claim_table(ev: Evidence) -> HtmlTable | None:
@@ -118,17 +120,21 @@ def claims_by_verdict(ev: Evidence, variant: str) -> tuple[VerdictWords, ...]:
     )
 
 
-def _claims_table(ev: Evidence, id: str, caption: str, judged: list[JudgedClaim]) -> HtmlTable:
+def _claims_table(ev: Evidence, id: str, caption: str, judged: list[JudgedClaim], tested: bool = True) -> HtmlTable:
+    """tested: with a column of the test that was made of a claim, which otherwise stands for words that are lacking."""
     return HtmlTable(
         id,
         f"{caption} Column 1 names the variant that a change is measured against. Values are at {ev.at_size(ev.largest)} unless "
         f"they name another size.{_counter_run(ev)}",
-        words("Variant", "Expected", "Tested", "Verdict", "Values"),
+        words("Variant", "Expected", *(["Tested"] if tested else []), "Verdict", "Values"),
         tuple(
             (
                 _compared_with(ev, one),
-                _claim_words(one),
-                claim_words(one.claim),
+                *(
+                    [_claim_words(one), claim_words(one.claim)]
+                    if tested
+                    else [_claim_words(one) or claim_words(one.claim)]
+                ),
                 cell_markup.claim_verdict_cell(one.verdict),
                 verdict_values(one),
             )

@@ -46,7 +46,7 @@ def executive_view(ev: Evidence) -> ExecutiveView | None:
         "Why": f"{cause}{borrowed_run.within_sentence(ev, tables.COUNTERS)}" if cause else "",
         "Correct?": _correctness_sentence(ev, best),
         "Program": _program_sentence(ev, best),
-        "Next": _next_sentence(ev, best),
+        "Next": ". ".join(filter(None, (_next_sentence(ev, best), causes.samples_sentence(ev)))),
     }
     return ExecutiveView(
         tuple(Finding(label, f"{text}.") for label, text in said.items() if text),
@@ -65,7 +65,7 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
     total = ev.times.total(best.name, ev.largest)
     assert total is not None  # of the best kernel
     others = [one for one in (ev.ranking.naive, ev.ranking.best_peer) if one and one != best]
-    compared = [_ratio_words(ev, best, one, "that" if place else "the speed") for place, one in enumerate(others)]
+    compared = [_ratio_words(ev, best, one) for one in others]
     if bound := ev.times.total_method_bound_ms(best.name, ev.largest):
         compared.append(f"{units.percent(bound / total.value, 0)} of the hardware's bound")
     where = ev.layer_names[0] if len(ev.layers) == 1 else f"{'both' if len(ev.layers) == 2 else 'all'} {ev.case_word}s"
@@ -75,11 +75,11 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
         faster = f" ({units.time(sum(composite.times_ms.values()))} with {units.join_all(quicker)})"
     return (
         f"{best.stem} computes {where} at {ev.at_size(ev.largest)} in {units.time(total.value)}{faster}"
-        f"{': ' if compared else ''}{units.join_all(compared)}"
+        f"{'. Speed: ' if compared else ''}{units.join_all(compared)}"
     )
 
 
-def _ratio_words(ev: Evidence, best: Variant, other: Variant, what: str) -> str:
+def _ratio_words(ev: Evidence, best: Variant, other: Variant) -> str:
     speedup = ev.times.total_speedup(best.name, ev.largest, over=other.name)
     assert speedup is not None  # both have a figure for every layer
     number = speedup.short_substitute or cell_markup.headline_ratio(speedup)
@@ -88,7 +88,7 @@ def _ratio_words(ev: Evidence, best: Variant, other: Variant, what: str) -> str:
     return (
         f"{speedup.verdict} than {other.stem} ({speedup.doubt})"
         if number == NO_RATIO
-        else f"{number} {what} of {other.stem}"
+        else f"{number} that of {other.stem}"
     )
 
 
@@ -161,11 +161,17 @@ def _facts(ev: Evidence, best: Variant) -> Iterator[tuple[str, Cell]]:
     if limits:
         yield "Clocks and power", f"at most {', '.join(limits)}"
     major, minor = divmod(int(gpu["runtime_cuda"]), 1000)
-    driver = gpu.get("driver") or "unknown"
+    driver, held = gpu.get("driver") or "unknown", machine["packages"]
     yield (
         "Software",
-        f"driver {driver} (CUDA {gpu['driver_cuda']}), runtime {major}.{minor // 10}, {machine['compiler']}; "
-        f"{_libraries(machine['packages'])}",
+        "; ".join(
+            [
+                f"driver {driver} (CUDA {gpu['driver_cuda']})",
+                f"runtime {major}.{minor // 10}",
+                machine["compiler"],
+                *(f"{name} {held[name]}" for name in ("cuDNN", "cuBLAS", "torch") if name in held),
+            ]
+        ),
     )
     yield "CPU", _cpu(ev, machine["cpu"])
     if code := ev.ranking.best_cpu:
@@ -185,12 +191,6 @@ def _facts(ev: Evidence, best: Variant) -> Iterator[tuple[str, Cell]]:
     failed = ev.problems.table[ev.problems.table.status != "unsupported"]
     if left_out := [*filter(None, [ev.missing_reason("cpu")]), *failed.variant.unique()]:
         yield "Left out", "; ".join(left_out)
-
-
-def _libraries(packages: dict[str, str]) -> str:
-    held = [f"{name} {packages[name]}" for name in packages if any(one in name for one in ("cudnn", "cublas", "torch"))]
-    absent = [name for name in ("cuDNN", "cuBLAS") if not any(name.lower() in package for package in packages)]
-    return "; ".join([*held, *([f"the run records no version of {' and '.join(absent)}"] if absent else [])])
 
 
 def _cpu(ev: Evidence, host: dict[str, float]) -> str:

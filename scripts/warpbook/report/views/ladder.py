@@ -85,10 +85,12 @@ def ladder_table(
     rows = tuple(
         _row(ev, parts, cases, size, name, (naive, library)) for parts in [*(parts for _, parts in timed), *partial]
     )
+    counted = units.sample_size(time for time, _ in timed)
+    samples = f" ({counted})" if counted else ""
     return HtmlTable(
         f"ladder-{device}" + (f"-{cases[0].name.replace(' ', '-')}" if len(cases) == 1 else ""),
         f"{of}, {ev.at_size(size)}, on {ev.device_name(device)}: every {device.upper()} variant, the fastest first. Op time is the "
-        "median of calls and a wait for the device, with half its 95 % interval. Rates count the direct method's operations and "
+        f"median of calls and a wait for the device, with half its 95 % interval{samples}. Rates count the direct method's operations and "
         "each array once. The bound is that of the variant's own method and precision. The last column compares a variant with "
         f"the one that it builds on.{best} †: times of two separate jobs."
         f"{cell_markup.doubt_note(cell for row in rows for cell in row)}",
@@ -135,7 +137,7 @@ def _row(
     return (
         label + " (library)" * (alone and one.header.peer),
         *(units.time(found.value) if found else MISSING for found in each),
-        cell_markup.time_cell(time),
+        cell_markup.time_cell(time, counted=False),
         *([_rate(sum(shape.flops for shape in shapes) / 1e9, time)] if shapes[0].flops else []),
         _rate(sum(shape.bytes for shape in shapes) / 1e6, time),
         *([_share(bounds, time)] if one.device == "gpu" else []),

@@ -52,10 +52,11 @@ def overhead_sentence(ev: Evidence, variant: Variant) -> str:
     for one in (variant, *([below] if below else [])):
         found = launch_bound_layers(ev, one, variant.name if one is below else "")
         if found:
-            each = " and ".join(f"{units.time(pace.each_ms, 2)} for each launch on {pace.layer}" for pace in found)
-            busy = " and ".join(units.percent(pace.busy, 0) for pace in found)
+            each = " and ".join(
+                f"{units.time(pace.each_ms, 2)} on {pace.layer} (kernels run {units.percent(pace.busy, 0)} of it)"
+                for pace in found
+            )
             said.append(
-                f"{one.name} is launch-bound: {each} from Python at {ev.at_size(found[0].images)}, of which "
-                f"kernels run {busy}."
+                f"At {ev.at_size(found[0].images)} the host limits {one.name}: a launch from Python takes {each}."
             )
     return " ".join(said)

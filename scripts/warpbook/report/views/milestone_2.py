@@ -1,6 +1,7 @@
 """The second milestone: convolution on the CPU."""
 
 import itertools
+import re
 from dataclasses import dataclass
 
 from warpbook.common import units
@@ -99,7 +100,8 @@ def _why_not_run(ev: Evidence) -> str:
 def _idea(ev: Evidence, variant: Variant, measured: bool) -> CpuVariantIdea:
     header = variant.header
     reasons = tuple(ev.problems.for_variant(variant.name).reason.unique())
-    return CpuVariantIdea(variant.name, header.peer, variant.title, header.idea, measured, reasons)
+    first = re.split(r"(?<=\.) ", header.idea, maxsplit=1)[0]  # the file has the others
+    return CpuVariantIdea(variant.name, header.peer, variant.title, first, measured, reasons)
 
 
 def _programs(ev: Evidence) -> HtmlTable | None:

@@ -237,10 +237,9 @@ def _timeline(ev: Evidence, naive: Variant) -> Timeline:
             figures.timelines.timeline(ev, naive, ev.largest),
             "Rows of bars over time: API calls, copies and kernels of the profiled program, whole and from the images' "
             "copy to the labels.",
-            f"The profiled program with {naive.name} at {units.count(ev.largest)} images. Above: the whole program from its "
-            "first CUDA call, most of it set-up and allocation on the host. Below: the part in which the device works. NVTX "
-            "ranges mark the program's steps. Ranges and API calls are times of the host, copies and kernels of the device. "
-            "Adjacent events are merged; the legend gives each kernel's total.",
+            f"The profiled program with {naive.name} at {units.count(ev.largest)} images, above from its first CUDA call, "
+            "below the part in which the device works. NVTX ranges mark its steps. Ranges and API calls are times of the host, "
+            "copies and kernels of the device. Adjacent events are merged; the legend gives each kernel's total.",
             "timeline",
         ),
         copies=units.time(hidden.copies_ns / 1e6),

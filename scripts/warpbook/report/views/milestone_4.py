@@ -9,12 +9,11 @@ from warpbook.common import units
 from warpbook.kernels.headers import is_unusual
 from warpbook.kernels.variants import Variant
 from warpbook.report import figures
-from warpbook.report.evidence import Evidence, Speedup
+from warpbook.report.evidence import INCONCLUSIVE, Evidence, Speedup
 from warpbook.report.evidence.missing_data import PROGRAM
 from warpbook.report.excerpts import Excerpt, excerpt
 from warpbook.report.views import cell_markup, chains, claim_table, ladder, launch_overhead, launch_resources
 from warpbook.report.views.components import Cell, Figure, HtmlTable
-from warpbook.report.views.header_counter import counter_sentence
 from warpbook.report.views.kernel_resources import BeforeAndAfter, before_and_after
 from warpbook.runs import catalog
 
@@ -26,8 +25,8 @@ ELSEWHERE = {"faster": "slower", "slower": "faster", "same": "faster", "ambiguou
 class Outcome:
     """What an optimization did. where: the size and layers of its speedup; on_gpu: that of the GPU time, gaps between
     kernels included; apart, on_gpu_apart: the same by the times of each one's own job, where that is something else;
-    tally: verdicts over all `judged` layers and sizes; elsewhere: sizes at which it is
-    `elsewhere_verdict`, unlike at the largest."""
+    verdict: empty where the speedup is inconclusive; tally: verdicts over all `judged` layers and sizes; elsewhere:
+    sizes at which it is `elsewhere_verdict`, unlike at the largest."""
 
     speedup: Cell
     where: str
@@ -53,16 +52,13 @@ class OnLayer:
 
 @dataclass(frozen=True)
 class KernelResources:
-    """Resources of the main kernel, and in brackets of that before. kernel: empty for its header's; check: the
-    header's words on what to watch, then what became of it."""
+    """Resources of the main kernel, and in brackets of that before. kernel: empty for its header's."""
 
     kernel: str
     after: launch_resources.Resources
     before: launch_resources.Resources
     occupancy: str
     occupancy_before: str
-    check: str
-    watched: str
 
 
 @dataclass(frozen=True)
@@ -215,7 +211,7 @@ def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Spee
         apart=_separate_cell(ev, variant, "op"),
         on_gpu=cell_markup.speedup_cell(ev.times.total_speedup(variant.name, ev.largest, kind="gpu")),
         on_gpu_apart=_separate_cell(ev, variant, "gpu"),
-        verdict=cell_markup.verdict_cell(at_largest),
+        verdict="" if at_largest.short_substitute == INCONCLUSIVE else cell_markup.verdict_cell(at_largest),
         judged=verdicts.total(),
         judged_over=f"pairs of {ev.case_word} and size" if len(ev.layers) > 1 else "sizes",
         tally=", ".join(
@@ -263,6 +259,4 @@ def _build_comparison(ev: Evidence, variant: Variant) -> KernelResources | None:
         occupancy_before="unknown"
         if before.occupancy is None
         else f"{units.percent(before.occupancy, 0)}, {before.limiter}",
-        check="" if variant.header.claims else variant.header.check,
-        watched=counter_sentence(ev, variant) if variant.header.check else "",
     )

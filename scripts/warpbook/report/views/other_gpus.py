@@ -2,18 +2,16 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import pandas as pd
 from markupsafe import Markup
 
 from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.report.evidence import Evidence
 from warpbook.report.run_history import GpuModel, Headline, History, MeasuredVariant
-from warpbook.report.views import borrowed_run, cell_markup
+from warpbook.report.views import cell_markup
 from warpbook.report.views.components import Cell, HtmlTable, TableColumn, numbers, words
-from warpbook.runs import catalog, tables
+from warpbook.runs import catalog
 from warpbook.runs.catalog import Run
 
 APART = "†: times of two separate jobs. The interval holds the spread of both times and no drift between the jobs."
@@ -28,7 +26,6 @@ class OtherGpus:
     others: tuple[str, ...]
     limits: HtmlTable
     pairs: tuple[HtmlTable, ...]
-    constants: HtmlTable | None
 
 
 def other_gpus_view(ev: Evidence) -> OtherGpus | None:
@@ -61,48 +58,7 @@ def times_on_other_gpus(ev: Evidence, others: Sequence[Run]) -> OtherGpus | None
         return None
     models = [ours, *(line.model for line in lines)]
     names = tuple(model.name for model in models[1:])
-    constants = best_constants(ev, [line.run for line in lines])
-    return OtherGpus(ours.name, names, _limits(history, models), tuple(pairs), constants)
-
-
-def best_constants(ev: Evidence, others: Sequence[Run]) -> HtmlTable | None:
-    """The fastest configuration of each swept variant on the GPU of a study's figures and on those of other runs, and
-    what ours would cost there. Of the same sources and at the same place alone."""
-    place = ["variant", "network", "layer", "size"]
-    here = _fastest(ev.trust.sweep, place)
-    rows: list[tuple[Cell, ...]] = []
-    for run in others:
-        swept = run.table(tables.SWEEP)
-        swept = swept[(swept.network == ev.network.name) & (swept.status == "ok")]
-        both = here.merge(_fastest(swept, place), on=place, suffixes=("", "_there"))
-        tried = swept[[*place, "configuration", "time_ms"]].rename(columns={"time_ms": "time_ms_with_ours"})
-        row: Any
-        for row in both.merge(tried, on=[*place, "configuration"], how="left").itertuples():
-            recorded = run.record["variants"].get(row.variant, {}).get("source_sha256")
-            if recorded != ev.plan.variants[row.variant].source_sha256:
-                continue
-            rows.append(
-                (
-                    row.variant,
-                    f"{row.layer}, {ev.at_size(row.size)}",
-                    run.device_name("gpu"),
-                    row.configuration,
-                    row.configuration_there,
-                    units.time(row.time_ms_there),
-                    units.ratio(row.time_ms_with_ours / row.time_ms_there),
-                )
-            )
-    head = words("Variant", "Where", "Other GPU", "Best constants here", "Best constants there")
-    head += numbers("its time there", "times as long with ours")
-    caption = "The fastest constants of each swept variant, and what another GPU loses with those that are best here."
-    caption += borrowed_run.run_sentence(ev, tables.SWEEP)
-    return HtmlTable("best-constants", caption, head, tuple(rows), "dense") if rows else None
-
-
-def _fastest(sweep: pd.DataFrame, place: list[str]) -> pd.DataFrame:
-    """The fastest configuration at each place."""
-    ordered = sweep.sort_values("time_ms", kind="stable")
-    return ordered.drop_duplicates(place)[[*place, "configuration", "time_ms"]]
+    return OtherGpus(ours.name, names, _limits(history, models), tuple(pairs))
 
 
 def comparison_tables(history: History) -> tuple[HtmlTable, ...]:

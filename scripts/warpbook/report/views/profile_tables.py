@@ -7,7 +7,7 @@ from warpbook.common import units
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, KernelLaunches, ProfileRow
 from warpbook.report.views.components import Cell, HtmlTable, numbers, words
 
-NAME_WIDTH = 60
+NAME_WIDTH = 44  # as many as a page holds behind the numbers
 TIMES = numbers("Time", "Calls", "Avg", "Min", "Max")
 
 
@@ -140,10 +140,10 @@ def _bytes(amount: int | None) -> str:
     return units.MISSING if amount is None else str(amount)
 
 
-def nvprof_table(ev: Evidence, variant: str, size: int, weights: str = "", api: bool = True) -> str:
-    """A program's whole profile in fixed width, as nvprof prints it; without its API calls where not wanted."""
+def nvprof_table(ev: Evidence, variant: str, size: int, weights: str = "") -> str:
+    """A program's whole profile in fixed width, as nvprof prints it."""
     lines = [f"{'Type':>16}  {'Time(%)':>7}  {'Time':>9}  {'Calls':>6}  {'Avg':>9}  {'Min':>9}  {'Max':>9}  Name"]
-    for kind, kinds in (("GPU activities:", GPU_KINDS), *([("API calls:", API_KINDS)] if api else [])):
+    for kind, kinds in (("GPU activities:", GPU_KINDS), ("API calls:", API_KINDS)):
         for place, row in enumerate(ev.profiles.rows(variant, size, kinds, weights)):
             each = (row.avg_ns, row.min_ns, row.max_ns)
             times = "  ".join(f"{units.MISSING if ns is None else units.nvprof_time(ns):>9}" for ns in each)

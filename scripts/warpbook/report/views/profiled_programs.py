@@ -120,7 +120,7 @@ def _figure(ev: Evidence, layer: str, before: str, after: str, size: int) -> Fig
         "profiled-layer-figure",
         figures.timelines.layer_before_and_after(ev, spans, layer),
         f"Rows of bars over time: API calls, copies and kernels of {layer} under {before} and under {after}.",
-        f"{layer} in the profiled programs at {units.count(size)} images, from the start of the layer's call: above "
-        f"with {before}, whose kernels take {busy[before]}, below with {after}, whose kernels take {busy[after]}.",
+        f"{layer} in the profiled programs at {units.count(size)} images, from the start of the layer's call. "
+        f"Kernels take {busy[before]} with {before} (above) and {busy[after]} with {after} (below).",
         "timeline",
     )

@@ -108,16 +108,16 @@ def _speedup_over(ev: Evidence, best: Variant, other: Variant | None) -> Speedup
 
 def _gpu_figure(ev: Evidence) -> Figure:
     measured = len(ev.ranking.measured_variants("gpu"))
-    shown = "every GPU variant; "
+    shown = "every GPU variant. "
     if measured > figures.time_plots.MOST_SHOWN:
-        shown = f"the fastest of {measured} GPU variants, the naive one and the libraries; "
+        shown = f"the fastest of {measured} GPU variants, the naive one and the libraries. "
     svg = figures.time_plots.op_times(ev)
     return Figure(
         "summary-times",
         svg,
         f"Bars of op time for every GPU variant on each {ev.case_word}, with the hardware's lower bound.",
         f"Op time on each {ev.case_word}, {ev.at_size(ev.largest)}, {ev.device_name('gpu')}: {shown}"
-        "medians with 95 % intervals, without copies. Dashed: the lower bound of the direct method in FP32."
+        "Medians with 95 % intervals, without copies. Dashed: the lower bound of the direct method in FP32."
         f"{' →: the bar ends beyond the chart.' if '→' in svg else ''}",
     )
 

@@ -12,7 +12,6 @@ from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.views import analysis, borrowed_run, cell_markup, profile_tables
 from warpbook.report.views.components import Cell, Figure, HtmlTable, numbers, words
 from warpbook.runs import tables
-from warpbook.runs.run_parts import WHOLE
 
 HOST_TO_HOST_HEAD = (
     "Host to host: from uint8 images in page-locked memory to labels there, in chunks whose copies overlap the work, at the best "
@@ -35,7 +34,7 @@ class ImplementationIdea:
 @dataclass(frozen=True)
 class WholeNetworkView:
     """beside: all at the largest size; chart: the GPU's times; both None where all figures are left out; kernels and
-    bound: of our fastest, None and empty where they were not counted; problems: what has no figure, and why."""
+    bound: of our fastest, None and empty where they were not counted"""
 
     images: str
     device: str
@@ -45,7 +44,6 @@ class WholeNetworkView:
     comparison: HtmlTable | None
     kernels: HtmlTable | None
     bound: str
-    problems: tuple[str, ...]
 
 
 def whole_network_view(ev: Evidence) -> WholeNetworkView | None:
@@ -75,11 +73,16 @@ def whole_network_view(ev: Evidence) -> WholeNetworkView | None:
         else None,
         _comparison_table(ev, shown) if shown else None,
         _kernels(ev, ours, call) if ours and call else None,
-        f"What bounds {ours.name}{borrowed_run.within_sentence(ev, tables.COUNTERS)}: {analysis.bound_text(call)}"
-        if ours and call
-        else "",
-        tuple(_problems(ev)),
+        _bound(ev, ours, call) if ours else "",
     )
+
+
+def _bound(ev: Evidence, ours: Implementation, call: CountedCall | None) -> str:
+    """What bounds our fastest, or why its counters are not known; empty where nobody tried to read them."""
+    run, failure = borrowed_run.within_sentence(ev, tables.COUNTERS), ev.networks.counter_failures.get(ours.name)
+    if call:
+        return f"What bounds {ours.name}{run}: {analysis.bound_text(call)}"
+    return f"No hardware counters of {ours.name}{run}: {failure}." if failure else ""
 
 
 def network_headline(ev: Evidence) -> str:
@@ -91,7 +94,7 @@ def network_headline(ev: Evidence) -> str:
     ratio = ev.networks.ratio(ours.name, theirs.name, ev.largest)
     assert time and other and ratio
     return (
-        f"{units.count(ev.largest)} images take {units.time(time.value)} by {ours.name} "
+        f"The fastest of ours, {ours.name}, takes {units.time(time.value)} for {units.count(ev.largest)} images "
         f"({cell_markup.within_sentence(ours.title)}). The fastest framework with right scores, {theirs.name}, takes "
         f"{units.time(other.value)}: {units.ratio_and_interval(ratio, '†')}.{_in_fp32(ev, ours, theirs)}"
     )
@@ -207,19 +210,3 @@ def _from_host(ev: Evidence, one: Implementation, gpu_ms: float) -> tuple[Cell, 
         return MISSING, MISSING
     larger = max(copy.value, gpu_ms)
     return cell_markup.time_cell(host), f"{units.significant(host.value / larger, 3)}× of {units.time(larger)}"
-
-
-def _problems(ev: Evidence) -> list[str]:
-    """Implementations without a figure at the largest size, each reason once, and why our fastest was not counted."""
-    found: dict[str, None] = {}
-    for row in ev.problems.of_networks.to_dict("records"):
-        if not row["sizes"] or ev.largest in row["sizes"]:
-            name, reason = row["variant"].removeprefix(WHOLE), row["reason"]
-            named = f"{units.join_all(row['kinds'])} of {name}" if row["kinds"] else name
-            found[reason if reason.startswith(named) else f"{named}: {reason}"] = None
-    ours = ev.networks.fastest(ev.largest, peers=False)
-    if ours and (reason := ev.networks.counter_failures.get(ours.name)):
-        found[f"no hardware counters of {ours.name}{borrowed_run.within_sentence(ev, tables.COUNTERS)}: {reason}"] = (
-            None
-        )
-    return list(found)

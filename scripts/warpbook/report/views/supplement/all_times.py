@@ -1,28 +1,31 @@
 """Supplement: every series of samples."""
 
+import itertools
+import math
 from dataclasses import dataclass
 
 from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
-from warpbook.report import figures
 from warpbook.report.evidence import Evidence
-from warpbook.report.views.components import Cell, Figure, HtmlTable, numbers, words
+from warpbook.report.views.components import Cell, HtmlTable, numbers, words
+
+FEWEST = 6
+"""The interval of fewer samples holds the median less often than 95 times in 100, and contradicts nothing."""
 
 SERIES = (("gpu", "cold"), ("op", "cold"), ("gpu", "hot"), ("op", "hot"), ("layer", "cold"))
 
 
 @dataclass(frozen=True)
 class AllTimes:
-    """throttled: samples left out as taken under a slowdown; refused: kernel times that are no figure. over_cpu: the
-    first GPU kernel over each CPU variant, None where either has no figure. bounds: None where they are not known."""
+    """throttled: samples left out as taken under a slowdown; refused: kernel times that are no figure. bounds: None
+    where they are not known."""
 
     relative_noise: str
     throttled: int
     refused: int
     table: HtmlTable
     bounds: HtmlTable | None
-    over_cpu: Figure | None
 
 
 def all_times_view(ev: Evidence) -> AllTimes:
@@ -34,7 +37,7 @@ def all_times_view(ev: Evidence) -> AllTimes:
         table=HtmlTable(
             "a-times",
             "Every series of samples: medians in ms. Those that the report quotes have half the width of their 95 % interval and "
-            "the number of samples. The last column is the direct method's bound in FP32.",
+            "the number of samples.",
             (
                 *words("Variant", ev.case_word.capitalize()),
                 *numbers(ev.size_word, *(f"{kind}, {state}" for kind, state in SERIES[:-1]), "layer"),
@@ -50,20 +53,6 @@ def all_times_view(ev: Evidence) -> AllTimes:
             "wide",
         ),
         bounds=_bounds(ev),
-        over_cpu=_over_cpu(ev, ev.ranking.naive) if ev.ranking.naive and ev.ranking.measured_variants("cpu") else None,
-    )
-
-
-def _over_cpu(ev: Evidence, naive: Variant) -> Figure:
-    cpu = ev.ranking.measured_variants("cpu")
-    gains = (ev.times.total_speedup(naive.name, size, over=other.name) for other in cpu for size in ev.sizes)
-    return Figure(
-        "m3-speedup",
-        figures.time_plots.speedup_by_size(ev, naive, cpu),
-        "Speedup of the first GPU kernel over each CPU variant against dataset size.",
-        "Speedup of the first GPU kernel over each CPU variant, op times of all layers added, with 95\u202f% "
-        f"intervals, {units.sample_size(gain.ratio for gain in gains if gain)}. Samples of two devices cannot be "
-        "interleaved: these are ratios of separate jobs.",
     )
 
 
@@ -103,3 +92,24 @@ def _median(ev: Evidence, variant: Variant, layer: str, size: int, kind: str, st
     quoted = variant.device == "cpu" or (state == "cold" and kind != "layer")
     spread = units.spread(estimate) if quoted else ""
     return units.milliseconds(estimate.value) + (f" {spread} {units.sample_size([estimate])}" if spread else "")
+
+
+def kind_order(ev: Evidence) -> str:
+    """Whether gpu <= op <= layer <= program holds for every variant at the largest size, as a sentence; empty where
+    no GPU variant has a time."""
+    if not ev.ranking.measured_variants("gpu"):
+        return ""
+    broken = []
+    for variant in ev.ranking.measured_variants("gpu"):
+        runs = ev.programs.runs(variant.name, ev.largest)
+        program_ms = float(runs.elapsed_s.median()) * 1e3 if len(runs) else math.inf
+        for layer in ev.layer_names:
+            times = [ev.times.op(variant.name, layer, ev.largest, kind=kind) for kind in ("gpu", "op", "layer")]
+            spans = [(one.low, one.high) if one.n >= FEWEST else (-math.inf, math.inf) for one in times if one]
+            spans.append((program_ms, program_ms))
+            # Two series of their own: only intervals that do not overlap contradict the order.
+            if any(before[0] > after[1] for before, after in itertools.pairwise(spans)):
+                broken.append(f"{variant.name} on {layer}")
+    if broken:
+        return f"The order gpu ≤ op ≤ layer ≤ program is broken for {', '.join(broken)}: do not trust these times."
+    return "The order gpu ≤ op ≤ layer ≤ program holds for every one, as far as their intervals tell them apart."

@@ -9,51 +9,19 @@ from warpbook.kernels.variants import Variant
 from warpbook.machine.available_profilers import NAMES
 from warpbook.report import trace_layout
 from warpbook.report.evidence import Evidence
-from warpbook.report.trace_layout import Agreement, Overhead
 from warpbook.report.views import borrowed_run
 from warpbook.report.views.captured_output import other_sets
-from warpbook.report.views.components import HtmlTable, numbers, words
+from warpbook.report.views.components import HtmlTable, words
 from warpbook.report.views.profile_tables import nvprof_table
 from warpbook.runs import tables
 
 
 @dataclass(frozen=True)
-class Agreements:
-    """Kernel times by several tools. far: time of one kernel, in µs, of those further apart; empty without any."""
-
-    near: int
-    all: int
-    within: str
-    tools: str
-    far: str
-    table: HtmlTable
-
-
-@dataclass(frozen=True)
-class UsualCost:
-    """Op times under one profiler over those without, at the median of several programs."""
-
-    programs: int
-    tool: str
-    op: str
-
-
-@dataclass(frozen=True)
-class Costs:
-    """The naive variant's programs one by one, and all at the largest size in sum."""
-
-    images: str
-    table: HtmlTable
-    usual: tuple[UsualCost, ...]
-
-
-@dataclass(frozen=True)
 class ProfilersView:
-    """Each part None where there is nothing of it."""
+    """table: None where the run does not say which there were; agreement: a sentence, empty where nothing is known."""
 
     table: HtmlTable | None
-    agreements: Agreements | None
-    costs: Costs | None
+    agreement: str
 
 
 @dataclass(frozen=True)
@@ -74,16 +42,10 @@ class PrintedProfiles:
 
 
 def profiler_tables_view(ev: Evidence) -> ProfilersView | None:
-    """None where no program was watched, and the run does not say by what it could have been."""
+    """None where no program was profiled, and the run does not say by what it could have been."""
     tools = ev.gpu_run.record["machine"].get("profilers") if ev.gpu_run else None
-    costs, agreed = trace_layout.overheads(ev), trace_layout.agreements(ev)
-    if not (tools or costs or agreed):
-        return None
-    return ProfilersView(
-        table=_tools(ev, tools) if tools else None,
-        agreements=_agreements(agreed) if agreed else None,
-        costs=_costs(ev, costs) if costs else None,
-    )
+    found = ProfilersView(_tools(ev, tools) if tools else None, _agreement(ev))
+    return found if found.table or found.agreement else None
 
 
 def _tools(ev: Evidence, tools: dict[str, dict[str, Any]]) -> HtmlTable:
@@ -112,80 +74,27 @@ def _watched_programs(ev: Evidence, tool: str, state: dict[str, Any]) -> str:
     return f"{missing}; {calls}{elsewhere}" if calls else missing
 
 
-def _agreements(agreed: list[Agreement]) -> Agreements:
-    tools = list(dict.fromkeys(tool for one in agreed for tool in one.ms))
+def _agreement(ev: Evidence) -> str:
+    """How many layers' kernel times the tools agree on, and how short the kernels of the others are."""
+    agreed = trace_layout.agreements(ev)
+    if not agreed:
+        return ""
+    tools = list(dict.fromkeys(NAMES[tool] for one in agreed for tool in one.ms))
     far_us = [one.kernel_us for one in agreed if one.relative_difference > trace_layout.AGREE_WITHIN]
     ends = [min(far_us), max(far_us)] if len(far_us) > 1 else far_us
-    names = [NAMES[tool] for tool in tools]
-    return Agreements(
-        near=len(agreed) - len(far_us),
-        all=len(agreed),
-        within=units.percent(trace_layout.AGREE_WITHIN, 0),
-        tools=units.join_all(names),
-        far=" to ".join(units.significant(end, 2) for end in ends),
-        table=HtmlTable(
-            "agreement-table",
-            "Kernel time of each layer by each profiler, and how far the largest is above the smallest. CUDA events: without a "
-            "profiler, gaps between kernels included.",
-            (*words("Variant", "Layer"), *numbers("Images", "Kernels", *names, "Apart", "CUDA events")),
-            tuple(
-                (
-                    one.variant,
-                    one.layer,
-                    units.count(one.size),
-                    units.count(one.launches),
-                    *(units.time(one.ms.get(tool)) for tool in tools),
-                    units.percent(one.relative_difference, 1),
-                    units.time(one.timed_ms),
-                )
-                for one in agreed
-            ),
-            "wide",
-        ),
-    )
-
-
-def _costs(ev: Evidence, costs: list[Overhead]) -> Costs:
-    naive = ev.ranking.naive.name if ev.ranking.naive else ""
-    usual = {tool: trace_layout.median_overhead(costs, tool, ev.largest) for tool in NAMES}
-    return Costs(
-        images=units.count(ev.largest),
-        table=HtmlTable(
-            "a-overhead",
-            "The whole program without and with a profiler, whose own work is within, and the op times that the "
-            "program printed; with a profiler over without. Most are single runs, with the host's own spread within. "
-            "No op time and no speedup comes from a profiled run.",
-            (
-                *words("Profiler", "Variant"),
-                *numbers("Images", "Program, s", "Watched, s", "Program", "Op times"),
-            ),
-            tuple(
-                (
-                    NAMES[one.tool],
-                    one.variant,
-                    units.count(one.size),
-                    units.seconds(one.program_s),
-                    units.seconds(one.profiled_s),
-                    units.ratio(one.program),
-                    units.ratio(one.op),
-                )
-                for one in costs
-                if one.variant == naive
-            ),
-        ),
-        usual=tuple(
-            UsualCost(one["programs"], NAMES[tool], units.ratio(one["op"]))
-            for tool, one in usual.items()
-            if one["programs"] > 1 and one["op"]
-        ),
+    short = f" The others are layers of short kernels, {' to '.join(units.significant(end, 2) for end in ends)}\u00a0µs each."
+    return (
+        f"{len(agreed) - len(far_us)} of {len(agreed)} kernel times of a layer agree within "
+        f"{units.percent(trace_layout.AGREE_WITHIN, 0)} between {units.join_all(tools)}.{short * bool(far_us)}"
     )
 
 
 def printed_profiles(ev: Evidence) -> PrintedProfiles | None:
-    """Of every program that was traced; of optimizations that no chapter shows the device's side alone."""
+    """Of every program that was traced, but for those of optimizations that no chapter shows."""
     shown = [
         (variant, size, weights)
         for variant in ev.compared_variants("gpu")
+        if _is_in_chapter(ev, variant)
         for size in ev.sizes
         for weights in ("", *other_sets(ev))
         if not ev.profiles.problem(variant.name, size, weights)
@@ -199,7 +108,7 @@ def printed_profiles(ev: Evidence) -> PrintedProfiles | None:
             PrintedProfile(
                 f"{variant.name}, {units.count(size)} images"
                 + (f", weights {ev.network.model(weights)}" * bool(weights)),
-                nvprof_table(ev, variant.name, size, weights, api=_is_in_chapter(ev, variant)),
+                nvprof_table(ev, variant.name, size, weights),
             )
             for variant, size, weights in shown
         ),

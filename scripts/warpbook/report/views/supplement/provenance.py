@@ -1,9 +1,7 @@
-"""Supplement: machines and software of the runs cited, weights, configuration, and what their tables hold."""
+"""Supplement: machines and software of the runs cited, and weights."""
 
 from dataclasses import dataclass
 from typing import Any
-
-import yaml
 
 from warpbook.common import units
 from warpbook.problems import fashion_mnist, weights
@@ -14,7 +12,6 @@ from warpbook.report.evidence.run_selection import OLDER_RUN_TABLES
 from warpbook.report.views.components import HtmlTable, words
 from warpbook.runs import tables
 from warpbook.runs.catalog import Run
-from warpbook.runs.schema import Column
 
 HASH_SHOWN = 16
 
@@ -57,16 +54,7 @@ class ProvenanceView:
     runs: tuple[RunFacts, ...]
     images: str
     weight_sets: tuple[WeightSet, ...]
-    configuration: str
     archive: str
-
-
-@dataclass(frozen=True)
-class Dictionary:
-    """What every column of a run means: those that several tables share, and each table's others."""
-
-    shared: HtmlTable
-    tables: tuple[HtmlTable, ...]
 
 
 def provenance_view(ev: Evidence) -> ProvenanceView:
@@ -76,7 +64,6 @@ def provenance_view(ev: Evidence) -> ProvenanceView:
         runs=tuple(RunFacts(run.run_id, _run(ev, run, place)) for place, run in enumerate(ev.cited_runs, 1)),
         images=_images(ev.network),
         weight_sets=tuple(_weights(ev, name) for name in ev.plan.weight_sets(ev.network.name)),
-        configuration=_configuration(ev),
         archive=f"reports/runs/{ev.gpu_run.run_id}.zip" if ev.gpu_run and archived else "",
     )
 
@@ -200,33 +187,3 @@ def _weights(ev: Evidence, name: str) -> WeightSet:
         accuracy=units.significant(story["accuracy"]["10000"]),
     )
     return WeightSet(network.model(name), trained, "")
-
-
-def _configuration(ev: Evidence) -> str:
-    """As YAML, this study and its network alone."""
-    content = ev.config.model_dump(mode="json", exclude={"networks", "studies"})
-    if isinstance(ev.network, Network):
-        content["networks"] = {ev.network.name: ev.network.description.model_dump(mode="json", exclude_defaults=True)}
-    content["studies"] = {ev.name: ev.study.model_dump(mode="json", exclude_none=True)}
-    return yaml.safe_dump(content, sort_keys=False, width=100)
-
-
-def dictionary() -> Dictionary:
-    """Of every table of a run."""
-    shared = tables.shared_columns()
-    return Dictionary(
-        _columns("d-shared", "Columns that several tables share.", shared),
-        tuple(
-            _columns(
-                f"d-{place}",
-                f"{table.name}: a row is {table.row}. Key: {', '.join(table.key)}.",
-                {name: column for name, column in table.columns.items() if name not in shared},
-            )
-            for place, table in enumerate(tables.RUN_TABLES, 1)
-        ),
-    )
-
-
-def _columns(id: str, caption: str, columns: dict[str, Column]) -> HtmlTable:
-    rows = tuple((name, column.dtype, column.meaning) for name, column in columns.items())
-    return HtmlTable(id, caption, words("Column", "Type", "Meaning"), rows, "facts")

@@ -13,32 +13,19 @@ from warpbook.report.views.components import Cell, Figure, HtmlTable, numbers, w
 from warpbook.runs import tables
 from warpbook.runs.run_parts import WHOLE
 
-ONE_IMAGE = "one image; racecheck on layers of at most two million products."
+ONE_IMAGE = "one image. Racecheck ran on layers of at most two million products."
 ONE_AFTER_ANOTHER = (
-    "one image, and several for each block where blocks take one after another; racecheck on layers of at most two "
-    f"million products, or on all where tensor cores multiply. “{WHOLE}”: implementations of whole networks, on each."
+    "one image, and several where a block takes one after another. Racecheck ran on layers of at most two million products, "
+    f"or on all where tensor cores multiply. “{WHOLE}”: implementations of whole networks, on each."
 )
 """How variants were tried: runs that name no whole networks are from before blocks were given several images."""
 
 
 @dataclass(frozen=True)
 class AaTests:
-    """Comparisons of variants with their own copies, and how many were called something else than they are.
+    """Comparisons of variants with their own copies, and how many were called something else than they are."""
 
-    wrong: called faster or slower; beyond: intervals that do not hold 1.
-    """
-
-    variants: str
-    networks: str
-    run_id: str
-    comparisons: int
-    wrong: int
-    wrong_share: str
-    beyond: int
-    beyond_share: str
-    same: int
-    ambiguous: int
-    equivalence_margin: str
+    words: str
     figure: Figure
 
 
@@ -49,26 +36,6 @@ class ValiditySection:
     aa_tests: AaTests | None
     attacks: HtmlTable | None
     sanitizer: HtmlTable | None
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """The configurations of one variant on one layer. declared: the variant's own; declared_time: empty where that was
-    not among those swept."""
-
-    variant: str
-    layer: str
-    network: str
-    images: str
-    tool: str
-    launches: str
-    configurations: int
-    best: str
-    best_time: str
-    declared: str
-    declared_time: str
-    declared_ratio: str
-    figure: Figure
 
 
 def validity_view(ev: Evidence) -> ValiditySection:
@@ -82,28 +49,21 @@ def validity_view(ev: Evidence) -> ValiditySection:
 
 def _aa_tests(ev: Evidence) -> AaTests:
     assert ev.gpu_run is not None  # which the tests are of
-    tests = ev.trust.aa_tests
-    wrong = int(tests.verdict.isin(["faster", "slower"]).sum())
-    beyond = int(((tests.low > 1) | (tests.high < 1)).sum())
-    equivalence_margin = units.percent(ev.config.measuring.equivalence_margin, 0)
+    tests, margin = ev.trust.aa_tests, units.percent(ev.config.measuring.equivalence_margin, 0)
+    called = tests.verdict.value_counts()
+    wrong, beyond = called.get("faster", 0) + called.get("slower", 0), int(((tests.low > 1) | (tests.high < 1)).sum())
     return AaTests(
-        variants=", ".join(tests.variant.unique()),
-        networks=", ".join(tests.network.unique()),
-        run_id=ev.gpu_run.run_id,
-        comparisons=len(tests),
-        wrong=wrong,
-        wrong_share=units.percent(wrong / len(tests)),
-        beyond=beyond,
-        beyond_share=units.percent(beyond / len(tests)),
-        same=int((tests.verdict == "same").sum()),
-        ambiguous=int((tests.verdict == "ambiguous").sum()),
-        equivalence_margin=equivalence_margin,
-        figure=Figure(
+        f"Warpbook compared {', '.join(tests.variant.unique())} with a copy of itself, loaded as a second module, on every layer "
+        f"and size of {', '.join(tests.network.unique())} in run {ev.gpu_run.run_id}. Of {len(tests)} comparisons it wrongly called "
+        f"{wrong} faster or slower: {units.percent(wrong / len(tests))}, where 5 % are allowed. {beyond} intervals do not hold 1 "
+        f"({units.percent(beyond / len(tests))}); those within {margin} of 1 are called the same. It called {called.get('same', 0)} "
+        f"the same and {called.get('ambiguous', 0)} ambiguous.",
+        Figure(
             "trust-again-figure",
             figures.ratio_plots.aa_tests(ev),
             "Ratios of a variant's time to that of its own copy with their intervals, in ascending order around 1.",
             "A variant against its own copy: paired ratios with 95 % intervals, every layer, size, kind and state. "
-            f"Grey: within {equivalence_margin} of 1.",
+            f"Grey: within {margin} of 1.",
         ),
     )
 
@@ -129,8 +89,8 @@ def _sanitizer(ev: Evidence) -> HtmlTable:
     places = "the layers of all networks and on ragged shapes" if ev.is_network else "ragged shapes"
     return HtmlTable(
         "trust-sanitizer-table",
-        f"Errors that NVIDIA's compute-sanitizer {results.version.iloc[0]} counts, each tool over each variant on "
-        f"{places}, {tried}{borrowed_run.run_sentence(ev, tables.SANITIZER)}",
+        f"Errors that NVIDIA's compute-sanitizer {results.version.iloc[0]} counts: each tool over each variant on "
+        f"{places}, with {tried}{borrowed_run.run_sentence(ev, tables.SANITIZER)}",
         (*words("Variant"), *numbers(*tools), *words("The tool's words")),
         tuple(_sanitizer_row(str(name), group, tools) for name, group in results.groupby("variant", sort=False)),
     )
@@ -148,34 +108,19 @@ def _plain(status: str) -> str:
     return status.replace("_", " ")
 
 
-def sweeps(ev: Evidence) -> tuple[Sweep, ...]:
-    """Of every variant whose parameters were swept."""
+def sweep_sentences(ev: Evidence) -> tuple[str, ...]:
+    """The fastest configuration of each variant whose parameters were swept, beside its own."""
     return tuple(_sweep(ev, str(name), group) for name, group in ev.trust.sweep.groupby("variant", sort=False))
 
 
-def _sweep(ev: Evidence, name: str, rows: pd.DataFrame) -> Sweep:
-    first, best = rows.iloc[0], rows.sort_values("time_ms", kind="stable").iloc[0]
+def _sweep(ev: Evidence, name: str, rows: pd.DataFrame) -> str:
+    best = rows.sort_values("time_ms", kind="stable").iloc[0]
     constants = ev.plan.variants[name].header.constants
     declared = " ".join(f"{key}={value}" for key, value in constants.items())
-    swept = rows[rows.configuration == declared].time_ms
-    return Sweep(
-        variant=name,
-        layer=first.layer,
-        network=first.network,
-        images=units.count(first["size"]),
-        tool=first.tool,
-        launches=str(first.n),
-        configurations=len(rows),
-        best=best.configuration,
-        best_time=units.time(best.time_ms),
-        declared=declared,
-        declared_time=units.time(swept.iloc[0]) if len(swept) else "",
-        declared_ratio=units.ratio(swept.iloc[0] / best.time_ms) if len(swept) else "",
-        figure=Figure(
-            f"sweep-{name}",
-            figures.sweep_plots.sweep(rows),
-            f"Kernel times of {name} for every block shape and coarsening.",
-            f"Kernel time in ms of {name} for every configuration, the fastest in bold."
-            f"{borrowed_run.run_sentence(ev, tables.SWEEP)}",
-        ),
+    own = rows[rows.configuration == declared].time_ms
+    beside = f" Its own, {declared}, takes {units.time(own.iloc[0])}." if len(own) else ""
+    return (
+        f"{name} on {best.layer} of {best.network}, {units.count(best['size'])} images, by {best.tool}, mean of {best.n} launches: "
+        f"the fastest of {len(rows)} configurations is {best.configuration} with {units.time(best.time_ms)}.{beside}"
+        f"{borrowed_run.run_sentence(ev, tables.SWEEP)}"
     )

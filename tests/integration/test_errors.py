@@ -1,10 +1,13 @@
 """Errors beside those of the direct convolution, as the report shows them."""
 
+import re
+
 import pandas as pd
 import pytest
 
 from warpbook.harness import precision
 from warpbook.problems import networks, problem
+from warpbook.report import figures
 from warpbook.report.views import executive
 from warpbook.report.views.supplement import correctness
 from warpbook.runs import catalog, tables
@@ -69,7 +72,7 @@ def cell(table, row, label):
 def test_the_largest_ratio_to_direct_stands_by_range_and_what_is_no_number_has_none(with_errors, frame):
     worst = (frame.variant == "fp16x3_mma") & (frame.inputs == "subnormal") & (frame.products == 1)
     frame.loc[worst, ["rel_l2_err", "fp32_class"]] = [6e-8 * 2, False]
-    table = correctness.correctness_view(with_errors(frame)).errors
+    table = correctness.correctness_view(with_errors(frame)).errors.ranges
     rows = {row[0]: row for row in table.rows}
     assert list(rows) == [*RATIOS, "register_tiled_gemm"]
     cases = len(CASES) * len(precision.EXPONENTS)
@@ -85,10 +88,17 @@ def test_the_largest_ratio_to_direct_stands_by_range_and_what_is_no_number_has_n
     large = (frame.variant == "fp16") & (frame.inputs == "large")
     frame.loc[large, "rel_l2_err"] = float("nan")
     frame.loc[large, "status"] = "wrong_result"
-    table = correctness.correctness_view(with_errors(frame)).errors
+    table = correctness.correctness_view(with_errors(frame)).errors.ranges
     (row,) = (row for row in table.rows if row[0] == "fp16")
     assert cell(table, row, "large") == "NaN or ∞"
     assert cell(table, row, "small") == "2\u202f000×"
+
+
+def test_the_chart_has_a_line_and_a_name_for_each_variant_and_the_limit(with_errors, frame):
+    drawn = figures.error_plots.error_by_length(with_errors(frame))
+    assert set(re.findall(r">(\w+)</text>", drawn)) >= {*RATIOS}
+    assert "2 × direct</text>" in drawn
+    assert "register_tiled_gemm" not in drawn
 
 
 def test_an_exact_result_where_direct_s_is_exact_too_is_no_gap(with_errors, frame):
@@ -96,6 +106,7 @@ def test_an_exact_result_where_direct_s_is_exact_too_is_no_gap(with_errors, fram
     frame.loc[exact, ["rel_l2_err", "direct_rel_l2_err"]] = 0.0
     errors = with_errors(frame).checks.errors
     assert (errors.ratio[errors.products == 1] == 1).all()
+    assert "Relative L2 error</text>" in figures.error_plots.error_by_length(with_errors(frame))
 
 
 def test_the_box_of_the_summary_has_the_best_kernel_s_errors_where_the_run_holds_them(with_errors, frame, ev):
@@ -113,8 +124,9 @@ def test_the_box_of_the_summary_has_the_best_kernel_s_errors_where_the_run_holds
     assert tests_of(without).endswith(" pass all of theirs")
 
 
-def test_without_the_measurement_there_is_no_table_and_without_a_comparison_a_row_says_why(with_errors, frame):
+def test_without_the_measurement_or_a_comparison_there_is_no_chart(with_errors, frame):
     assert correctness.correctness_view(with_errors(frame.iloc[:0])).errors is None
 
     found = correctness.correctness_view(with_errors(frame[frame.status != "ok"])).errors
-    assert len(found.rows) == 1
+    assert found.figure is None
+    assert len(found.ranges.rows) == 1

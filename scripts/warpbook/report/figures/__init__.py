@@ -6,6 +6,7 @@ module of its kind, or in a module of its own, named here.
 
 from warpbook.report.figures import (
     bound_plots,
+    error_plots,
     history_plots,
     labels,
     network_diagram,
@@ -20,6 +21,7 @@ from warpbook.report.figures import (
 
 __all__ = [
     "bound_plots",
+    "error_plots",
     "history_plots",
     "labels",
     "network_diagram",

@@ -13,6 +13,7 @@ from warpbook.profiling.profile_schema import (
     error_location,
     reject_ambiguous_comma,
     reject_decimal_comma,
+    reject_thousands_point,
 )
 
 _NUMBER = re.compile(r"(?:\(!\) )?(-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?)(?: \(.*\))?")
@@ -57,6 +58,7 @@ class ValueReader:
         match = _NUMBER.fullmatch(text)
         if not match:
             reject_decimal_comma(text)
+            reject_thousands_point(text)
             if not _WORD.fullmatch(text):
                 raise ValueError(f"{text[:60]!r} is no value of a counter")
             raise Word

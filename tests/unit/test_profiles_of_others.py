@@ -230,6 +230,8 @@ def test_a_line_between_or_right_behind_rows_is_refused_with_the_line(refusal):
     moved = "\n".join([*lines[:9], lines[10], lines[9]])
     assert "line 11: 'Duration                         ms         1.11' is a row outside of its table" in refusal(moved)
     two_rows = "4,0.5,2,0.2,0.2,0.1,0.3,0.1,ioctl 96.0,12.0,2,6.0,6.0,5.0,7.0,0.1,read"
+    assert "line 8: 'Ghz         7.25' is no value of a counter" in refusal(NCU.replace("    DRAM", "\t    DRAM"))
+    assert re.search("line 20: .* has not the columns of the header", refusal(f"{METRICS.rstrip()}  0.5\n"))
     other = "Time (%),Total Time (ns),Num Calls,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name"
     assert "line 10: several rows run together: 'ioctl 96.0,12.0," in refusal(f"{NSYS}\n{other}\n{two_rows}\n")
 
@@ -240,6 +242,9 @@ def test_a_header_or_a_title_without_rows_is_refused_behind_a_table_too(refusal)
     assert "line 10: a header of nsys stats and no rows" in refusal(NSYS + title + blank + heads)
     assert "line 10: a header of nsys stats and no rows" in refusal(NSYS + title + blank + heads + dashes)
     assert "line 11: a header and no rows under it" in refusal(NVPROF + "".join(NVPROF.splitlines(True)[:3]))
+    for number, line in enumerate(METRICS.splitlines()[:19], 1):
+        if number in (12, 13, 14, 15, 19):
+            assert f"line {number}: {line.strip()[:60]!r} and no" in refusal("".join(METRICS.splitlines(True)[:number]))
     launch = "  pool(const float *, float *, int) (100\n"
     assert "line 13: 'pool(const float *, float *, int) (100' is part of a launch's line" in refusal(NCU + launch)
 

@@ -18,7 +18,7 @@ from warpbook.profiling.profile_schema import (
 
 _NUMBER = re.compile(r"(?:\(!\) )?(-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?)(?: \(.*\))?")
 _NONE = re.compile(r"(?:\(!\) )?(?:n/a|-?nan|-?inf|no data|)", re.IGNORECASE)
-_WORD = re.compile(r"(?:\(!\) )?[A-Za-z(](?:.*[^\\|;>])?")
+_WORD = re.compile(r"(?:\(!\) )?[A-Za-z(](?:(?!.*\s\s).*[^\\|;>])?")
 _COUNTED = re.compile(
     r"(?:(?:ns|nsec|nsecond|register|cycle|inst|warp|thread|block|sector|request|byte)s?(?:/\w+)?)?", re.IGNORECASE
 )

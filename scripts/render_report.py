@@ -15,8 +15,8 @@ from warpbook.common.errors import exit_status
 from warpbook.common.files import atomic_write
 from warpbook.profiling import imported_tables
 from warpbook.report import console_summary, evidence, rendering
-from warpbook.report.background_process import run_in_background
 from warpbook.report import pdf as layout
+from warpbook.report.background_process import run_in_background
 from warpbook.runs import catalog
 from warpbook.workflow import plan
 

@@ -24,7 +24,9 @@ def checked(folder: Path, name: str, cases: str = "fa17", wrong: bool = False) -
     with scratch_folder() as built:
         if wrong:
             ragged = checking.ragged_cases(variant)
-            rows = [row for rows in check_variant.emulate_cases(variant, network, ragged, False, built, 1) for row in rows]
+            rows = [
+                row for rows in check_variant.emulate_cases(variant, network, ragged, False, built, 1) for row in rows
+            ]
             if reasons(rows):
                 return rows
         return [row for rows in check_variant.emulate(variant, network, False, built) for row in rows]

@@ -14,7 +14,9 @@ from itertools import pairwise
 from warpbook.common.errors import UserError
 from warpbook.profiling.profile_schema import Profile, column_roles
 
-FENCE = re.compile(r"\s*(?:`{3,}|~{3,}|</?\w+>.*|\\(?:begin|end)\{\w+\}|\{\w+\}|\[/?\w+\]|#\+(?:begin|end)_\w+)\s*\w*\s*")
+FENCE = re.compile(
+    r"\s*(?:`{3,}|~{3,}|</?\w+>.*|\\(?:begin|end)\{\w+\}|\{\w+\}|\[/?\w+\]|#\+(?:begin|end)_\w+)\s*\w*\s*"
+)
 """What a page puts around a text that it quotes."""
 
 # nsys names the report, or before 2021 the unit of its times, above a table.

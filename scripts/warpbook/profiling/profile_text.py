@@ -28,7 +28,9 @@ _OTHER_FORMATS = (
 )
 
 # Colours, links, titles and erased lines. An escape that moves the cursor stays: what stood there is not certain.
-_COLOUR = re.compile(r"(?:\x1b|\u241b|\^\[|\\(?:x1b|033|e))(?:\[[\d;:]*[mK]|\(B|\][^\x07\x1b]*(?:\x07|\x1b\\))|\[\d{1,2}(?:;\d{1,3})*m")
+_COLOUR = re.compile(
+    r"(?:\x1b|\u241b|\^\[|\\(?:x1b|033|e))(?:\[[\d;:]*[mK]|\(B|\][^\x07\x1b]*(?:\x07|\x1b\\))|\[\d{1,2}(?:;\d{1,3})*m"
+)
 _TAGS = re.compile(r"<(span|font|code|tt|b|strong|em)\b[^<>]*>(.*?)</\1>")
 _LINE_END = re.compile(r"<br ?/?>$")
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|nbsp|#\d{1,5}|#x[0-9a-fA-F]{1,4});")

@@ -152,7 +152,7 @@ def parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Printe
             elif match := _DEVICE.fullmatch(line):
                 capability, begin = match["capability"], begin or number
             elif match := _SECTION.fullmatch(line):
-                section, place = match[1], "table"
+                section, place, closed = match[1], "table", ""
             elif _RULE.fullmatch(line):
                 below = lines[index + 1].split()[:2] if index + 1 < len(lines) else []
                 if place == "table" and not runs:

@@ -1,4 +1,4 @@
-"""Texts of profilers with one line deleted, doubled, moved, marked at an end, or broken in two: each line in turn.
+"""Texts of profilers with one line deleted, doubled, moved, joined, marked at an end, or broken in two: each line in turn.
 
 Each outcome is the profile as it was, or a refusal. Where a row is deleted, and nothing else of the file shows it, the
 profile without that row is right too. `make chaos` tries every line of every file.
@@ -32,6 +32,7 @@ def damaged(lines: list[str]) -> Iterator[tuple[str, str]]:
         yield f"line {number + 1} deleted", "\n".join([*before, *after])
         yield f"line {number + 1} doubled", "\n".join([*before, line, line, *after])
         if after:
+            yield f"line {number + 1} and the next as one", "\n".join([*before, f"{line} {after[0]}", *after[1:]])
             yield f"line {number + 1} moved below the next", "\n".join([*before, after[0], line, *after[1:]])
         for prefix in PREFIXES:
             yield f"line {number + 1} behind {prefix!r}", "\n".join([*before, prefix + line, *after])

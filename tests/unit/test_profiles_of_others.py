@@ -232,6 +232,10 @@ def test_a_line_between_or_right_behind_rows_is_refused_with_the_line(refusal):
     two_rows = "4,0.5,2,0.2,0.2,0.1,0.3,0.1,ioctl 96.0,12.0,2,6.0,6.0,5.0,7.0,0.1,read"
     assert "line 8: 'Ghz         7.25' is no value of a counter" in refusal(NCU.replace("    DRAM", "\t    DRAM"))
     assert re.search("line 20: .* has not the columns of the header", refusal(f"{METRICS.rstrip()}  0.5\n"))
+    lines = METRICS.splitlines()
+    for number, words in ((9, "line 9: .* is no name of a kernel"), (13, "line 13: "), (16, "line 16: .* has not the")):
+        joined = [*lines[: number - 1], f"{lines[number - 1]} {lines[number]}", *lines[number + 1 :]]
+        assert re.search(words, refusal("\n".join(joined))), number
     other = "Time (%),Total Time (ns),Num Calls,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name"
     assert "line 10: several rows run together: 'ioctl 96.0,12.0," in refusal(f"{NSYS}\n{other}\n{two_rows}\n")
 

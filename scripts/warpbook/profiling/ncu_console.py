@@ -33,7 +33,7 @@ _OTHER_RULE = re.compile(r"(?=.*---)[\s-]++")
 _OTHER_TABLES = re.compile(r"NVLink|NUMA|Topology")  # sections whose tables are not of metrics
 _VALUE_HEADS = ["Metric Name", "Metric Unit", "Metric Value"]
 _HEADS = (_VALUE_HEADS, [*_VALUE_HEADS[:2], *SPREAD_HEADS])
-_NUMBER = re.compile(r"[\d.,]*\d")
+_NUMBER = re.compile(r"(?:\(!\) )?(?:[\d.,]*\d|n/a)")
 _MOST_LINES = 5  # that a launch's line is broken into
 
 

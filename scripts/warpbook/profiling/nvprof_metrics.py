@@ -8,15 +8,22 @@ from itertools import pairwise
 from warpbook.common.errors import UserError
 from warpbook.profiling.counter_readings import Readings
 from warpbook.profiling.printed_tables import FENCE, PrintedRun, ProfilerTable, runs
-from warpbook.profiling.profile_schema import Profile, error_location, parse_number, reject_decimal_comma
+from warpbook.profiling.profile_schema import (
+    Profile,
+    clean,
+    error_location,
+    parse_number,
+    reject_decimal_comma,
+    reject_strange_name,
+)
 
-_HEADER = re.compile(r"\s*Invocations\s+(Metric|Event) Name\s.*")
+_HEADER = re.compile(r"\s*Invocations\s+(Metric|Event) Name\s.*\b(?:Avg|Total)\s*")
 _MESSAGE = re.compile(r"\s*==\d*==+\s*((?:Metric|Event) result)?.*")
 _KERNEL = re.compile(r"\s*(?:Device \"(?P<device>.*)\"\s+)?Kernel: (?P<kernel>\S.*?)\s*")
 _DEVICE = re.compile(r'\s*Device "(.*)"\s*')
 _VALUE = r"(?:[A-Za-z]+ \(\d+\)|\S+)"
 _METRIC = re.compile(rf"\s*(\d+)\s+([\w.]+)\s+(\S.*?)\s+({_VALUE})\s+({_VALUE})\s+({_VALUE})\s*")
-_ENDS_IN_A_VALUE = re.compile(r"\s(?:[\d.,]+(?:%|[KMGT]?B(?:/s)?)?|[A-Za-z]+ \(\d+\))$")
+_HOLDS_A_VALUE = re.compile(r"\s(?:[\d.,]+(?:%|[KMGT]?B(?:/s)?)?|[A-Za-z]+ \(\d+\))$|\s\d+\s+[a-z]\w*_\w+\s")
 _EVENT = re.compile(r"\s*(\d+)\s+([\w.]+)\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s*")
 _LEVEL = re.compile(r"[A-Za-z]+ \((\d+)\)")
 _WITH_UNIT = re.compile(r"([\d.,]+(?:e[+-]?\d+)?)(%|[KMGT]?B(?:/s)?)?")
@@ -77,11 +84,13 @@ def text_parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[P
             raise UserError(f"{origin}, line {number}: {line.strip()[:60]!r} is not the line of the counters' columns")
         elif match := _KERNEL.fullmatch(line):
             device, kernel, blank, bare = match["device"] or device, match["kernel"], False, number
+            with error_location(origin, number):
+                reject_strange_name(clean(kernel))
         elif match := _DEVICE.fullmatch(line):
             device, kernel, blank, bare = match[1], "", False, number
         elif re.match(r"\s*\d+\s+\w", line):
             match = (_EVENT if form == "Event" else _METRIC).fullmatch(line)
-            if not match or (form == "Metric" and _ENDS_IN_A_VALUE.search(match[3])):
+            if not match or (form == "Metric" and _HOLDS_A_VALUE.search(match[3])):
                 raise UserError(f"{origin}, line {number}: {line.strip()[:60]!r} has not the columns of the header")
             rows.append((number, device, kernel, form == "Event", match.groups()))
             last, blank, bare = number, False, 0

@@ -193,7 +193,10 @@ def _columns(table: ProfilerTable) -> Callable[[str], list[str]]:
         between = [line[end:begin] for (_, end), (begin, _) in pairwise([(0, 0), *table.spans])]
         if not table.spans or any(gap.strip() for gap in between):
             raise csv.Error(f"{line.strip()[:60]!r} does not stand under its columns' heads")
-        return [line[begin:end].strip() for begin, end in table.spans]
+        cells = [line[begin:end].strip() for begin, end in table.spans]
+        if sum(map(bool, map(_NUMBER.fullmatch, cells[-1].split()))) > 2:
+            raise csv.Error(f"{cells[-1][:60]!r} is no {table.heads[-1]}: several rows run together")
+        return cells
 
     return split
 

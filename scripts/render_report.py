@@ -15,8 +15,8 @@ from warpbook.common.errors import exit_status
 from warpbook.common.files import atomic_write
 from warpbook.profiling import imported_tables
 from warpbook.report import console_summary, evidence, rendering
+from warpbook.report import pdf as layout
 from warpbook.report.background_process import run_in_background
-from warpbook.report.pdf import weasyprint, write_pdf
 from warpbook.runs import catalog
 from warpbook.workflow import plan
 
@@ -33,7 +33,8 @@ def render(
     """Write the report of `study` under a configuration's values, with this machine's run at `run`.
 
     profiles: the folder of the profiles that were imported for the study. said: a file for what the console is told of
-    the report. The supplement of `<study>.pdf` is `<study>-supplement.pdf` beside it.
+    the report. The supplement of `<study>.pdf` is `<study>-supplement.pdf` beside it. The authors' discussion and the
+    imported profiles are left out, which the report says, where it takes more than pdf.within_limits grants.
     """
     planned = plan.from_config(values)
     ev = evidence.load(
@@ -42,17 +43,26 @@ def render(
     commit, dirty = version.commit()
     # Not the time of day: the same run and code make the same bytes, whenever and wherever they are rendered.
     ended = datetime.fromisoformat(ev.local.record["ended"]).astimezone(UTC)
-    documents = rendering.Documents(ev, ended, commit, dirty)
     supplement = pdf.with_name(f"{pdf.stem}-supplement.pdf")
-    weasyprint()  # once for both processes
+    layout.weasyprint()  # loaded here, the processes share it
     with (
         atomic_write(html) as temporary_html,
         atomic_write(pdf) as temporary_pdf,
         atomic_write(supplement) as temporary_supplement,
-        run_in_background(write_pdf, documents.supplement, temporary_supplement),
     ):
-        temporary_html.write_text(rendering.embed_assets(documents.whole))
-        write_pdf(documents.report, temporary_pdf, ev.cited_runs)
+
+        def write() -> None:
+            documents = rendering.Documents(ev, ended, commit, dirty)
+            with run_in_background(layout.write_pdf, documents.supplement, temporary_supplement):
+                temporary_html.write_text(rendering.embed_assets(documents.whole))
+                layout.write_pdf(documents.report, temporary_pdf, ev.cited_runs)
+
+        try:
+            layout.within_limits(write)
+        except layout.LayoutLimit as limit:
+            ev.imported, ev.texts_left_out = (), f"The authors' discussion and imported profiles are left out: {limit}."
+            layout.within_limits(write)
+            print(f"warning: {ev.texts_left_out}", file=sys.stderr)
     words = "\n".join(console_summary.summary_lines(ev, pdf, html))
     if said:
         with atomic_write(said) as temporary:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import check_variant
 from warpbook.common.files import scratch_folder
+from warpbook.harness import checking
 from warpbook.kernels import variants
 from warpbook.problems import case_sets
 from warpbook.runs.schema import Row
@@ -16,12 +17,19 @@ FAULT = "PLANTED_FAULT"
 """The variable of the environment that says by its number which planted fault is there; none without it."""
 
 
-def checked(folder: Path, name: str, cases: str = "fa17") -> list[Row]:
+def checked(folder: Path, name: str, cases: str = "fa17", wrong: bool = False) -> list[Row]:
     """The rows that emulating a folder's variant gives on ragged shapes and on the cases of a network or study, as
-    check_variant.py makes them."""
+    check_variant.py makes them. One of CUDA that is to be `wrong` is compiled for data races only if it is not."""
+    variant, network = variants.read(name, folder), case_sets.find(cases)
     with scratch_folder() as built:
-        checks = check_variant.emulate(variants.read(name, folder), case_sets.find(cases), False, built)
-        return [row for rows in checks for row in rows]
+        if wrong:
+            ragged = checking.ragged_cases(variant)
+            rows = [
+                row for rows in check_variant.emulate_cases(variant, network, ragged, False, built, 1) for row in rows
+            ]
+            if reasons(rows):
+                return rows
+        return [row for rows in check_variant.emulate(variant, network, False, built) for row in rows]
 
 
 def reasons(rows: Iterable[Row]) -> list[str]:

@@ -91,6 +91,7 @@ def report(tmp_path_factory, rendered) -> SimpleNamespace:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(weasyprint.HTML, "render", kept)
         patch.setattr(render_report, "run_in_background", in_turn)  # what another process lays out is not seen here
+        patch.setattr(render_report.layout, "within_limits", lambda work: work())
         html, pdf = rendered(folder)
     pages = dict(zip(("report", "supplement"), laid_out, strict=True))
     return SimpleNamespace(html=html, pdf=pdf, supplement=PdfReader(folder / "fa18-supplement.pdf"), laid_out=pages)

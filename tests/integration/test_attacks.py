@@ -24,7 +24,7 @@ def rows_of(attack, device, folder):
     variant = attack_registry.forge(attack, folder, device)
     for _ in range(attack.processes):
         if device == "emulator":
-            rows = checked(folder, "mine")
+            rows = checked(folder, "mine", wrong=True)
         else:
             with IsolatedBench(variant, sandboxed=False) as bench:
                 checks = check_variant.check(bench, "cpu", variant, networks.find("fa17"), [1], None)

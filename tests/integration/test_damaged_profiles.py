@@ -1,4 +1,4 @@
-"""Texts of profilers with one line deleted, doubled, marked at an end, or broken in two: each line in turn.
+"""Texts of profilers with one line deleted, doubled, moved, joined, marked at an end, or broken in two: each line in turn.
 
 Each outcome is the profile as it was, or a refusal. Where a row is deleted, and nothing else of the file shows it, the
 profile without that row is right too. `make chaos` tries every line of every file.
@@ -31,6 +31,9 @@ def damaged(lines: list[str]) -> Iterator[tuple[str, str]]:
         before, after = lines[:number], lines[number + 1 :]
         yield f"line {number + 1} deleted", "\n".join([*before, *after])
         yield f"line {number + 1} doubled", "\n".join([*before, line, line, *after])
+        if after:
+            yield f"line {number + 1} and the next as one", "\n".join([*before, f"{line} {after[0]}", *after[1:]])
+            yield f"line {number + 1} moved below the next", "\n".join([*before, after[0], line, *after[1:]])
         for prefix in PREFIXES:
             yield f"line {number + 1} behind {prefix!r}", "\n".join([*before, prefix + line, *after])
         for suffix in SUFFIXES:
@@ -89,6 +92,8 @@ def test_a_damaged_line_never_gives_another_profile_silently(path: Path, tmp_pat
         rows = contents(got)
         if "deleted" in what:
             assert not without_launch(rows) - without_launch(whole) and got.device in ("", device), what
+        elif "moved" in what:  # the order of rows is not that of launches
+            assert without_launch(rows) == without_launch(whole), what
         else:
             assert (rows, got.device) == (whole, device), what
 

@@ -1,10 +1,14 @@
 """Authors' words with live figures: right names give the report's own, wrong ones are told with file and line."""
 
 import pytest
+import yaml
 
+import render_report
 from warpbook.common import units
 from warpbook.common.errors import UserError
+from warpbook.config import settings
 from warpbook.report import narrative
+from warpbook.runs import catalog
 
 
 def rendered(folder, ev, text):
@@ -93,3 +97,22 @@ def test_a_figure_or_a_text_that_is_not_there_is_said_to_be_missing(ev, tmp_path
 def test_every_text_that_ships_belongs_to_a_study(ev):
     names = {path.stem for path in narrative.FOLDER.glob("*.md")}
     assert names <= set(ev.config.studies)
+
+
+def test_texts_of_others_whose_pages_take_too_much_are_left_out_and_the_report_says_so(
+    small_archive, few_variants, tmp_path, monkeypatch, capsys
+):
+    limited, tried = render_report.layout.within_limits, []
+
+    def within_limits(work):
+        tried.append(work)
+        limited(work if tried[1:] else lambda: bytearray(8 << 30))
+
+    monkeypatch.setattr(render_report.layout, "within_limits", within_limits)
+    monkeypatch.setattr(render_report.layout, "write_pdf", lambda document, target, _=(): target.write_text(document))
+    measuring = catalog.open_run(small_archive).record["measuring"]
+    values = yaml.safe_load(settings.FILE.read_text()) | {"study": "fa18-m1", "measuring": measuring} | few_variants
+    render_report.render("fa18-m1", values, small_archive, tmp_path / "m1.html", tmp_path / "m1.pdf")
+    words = "discussion and imported profiles are left out: laying it out takes more than 300 s"
+    assert words in (tmp_path / "m1.html").read_text() and words in (tmp_path / "m1.pdf").read_text()
+    assert words in capsys.readouterr().err

@@ -90,10 +90,10 @@ constants: {THREADS: 32}
 def verdict(tmp_path):
     """What checking a stranger's file with facts beside it says: empty where it is right, else the first failure."""
 
-    def judge(code: str, facts: str) -> str:
+    def judge(code: str, facts: str, wrong: bool = False) -> str:
         (tmp_path / "strangers.cu").write_text(code)
         (tmp_path / "strangers.yaml").write_text(facts)
-        rows = checked(tmp_path, "strangers")
+        rows = checked(tmp_path, "strangers", wrong=wrong)
         failure = tables.first_failure(rows)
         return failure["reason"] if failure else "" if any(row["ok"] for row in rows) else rows[0]["reason"]
 
@@ -175,7 +175,7 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_kernel_or_fact_is_named(verdict, name):
     code, facts, words = WRONG[name]
-    assert words in verdict(code, facts)
+    assert words in verdict(code, facts, wrong=True)
 
 
 REFUSED = [

@@ -155,7 +155,7 @@ def test_numbers_of_every_type_zeros_and_steps_reach_the_kernel(tmp_path):
     (tmp_path / "mine.cu").write_text(text)
     launch = "arguments: [x, w, y, N, C, H, W, M, K, 1.0, true, zeros, null]\nthreads: [256]\n"
     (tmp_path / "mine.yaml").write_text(f'{launch}grid: ["ceil(N * M * H_out * W_out / 256)"]\n')
-    assert "adds to y without setting it first" in emulated.reasons(emulated.checked(tmp_path, "mine"))[0]
+    assert "adds to y without setting it first" in emulated.reasons(emulated.checked(tmp_path, "mine", wrong=True))[0]
     (tmp_path / "mine.yaml").write_text(f'{launch}grid: ["ceil(N * M * H_out * W_out / 256)"]\nclear: [y]\n')
     assert emulated.reasons(emulated.checked(tmp_path, "mine")) == []
 

@@ -41,6 +41,7 @@ def nvml(monkeypatch):
         "nvmlDeviceGetCurrentClocksThrottleReasons": 0,
         "nvmlDeviceGetMigMode": [0, 0],
         "nvmlDeviceGetComputeRunningProcesses": [SimpleNamespace(pid=os.getpid())],
+        "nvmlDeviceGetProcessUtilization": error(pynvml.NVML_ERROR_NOT_SUPPORTED),
     }
 
     def answering(name):
@@ -54,6 +55,7 @@ def nvml(monkeypatch):
     for name in told:
         monkeypatch.setattr(pynvml, name, answering(name))
     monkeypatch.setattr(clocks, "ENDING_S", 0)
+    monkeypatch.setattr(clocks, "SAMPLE_S", 0)
     return told
 
 
@@ -120,6 +122,31 @@ def test_a_process_that_the_driver_still_lists_shortly_after_its_end_is_waited_f
     began = time.monotonic()
     assert clocks.Clock(DEVICE).distrust_reason() == ""
     assert time.monotonic() - began < 1
+
+
+def busy(pid, percent, at=1 << 62):
+    return SimpleNamespace(pid=pid, smUtil=percent, memUtil=0, timeStamp=at)
+
+
+def test_a_process_that_holds_the_device_and_computes_nothing_disturbs_no_figure(nvml):
+    ours = busy(os.getpid(), 90)
+    for samples, refused in [
+        ([ours, busy(1, 0)], False),
+        ([ours, busy(1, 80, at=5)], False),  # before the clock was there
+        ([ours, busy(99, 80)], False),  # it is no more: one of ours, perhaps
+        ([ours, busy(1, 3)], True),
+        (error(pynvml.NVML_ERROR_NOT_FOUND), False),
+        (error(pynvml.NVML_ERROR_NOT_SUPPORTED), True),
+    ]:
+        nvml |= {"nvmlDeviceGetProcessUtilization": samples, "nvmlDeviceGetComputeRunningProcesses": other_process()}
+        assert clocks.Clock(DEVICE).distrust_reason().startswith("1 more processes") == refused, samples
+
+
+def test_in_a_container_a_process_disturbs_that_computes_while_ours_do_not(nvml):
+    nvml["nvmlDeviceGetComputeRunningProcesses"] = [SimpleNamespace(pid=pid) for pid in (1, 2)]
+    for samples, refused in [([busy(1, 90, at=5), busy(2, 90, at=5)], False), ([busy(2, 1)], True)]:
+        nvml["nvmlDeviceGetProcessUtilization"] = samples
+        assert bool(clocks.Clock(DEVICE).distrust_reason()) == refused, samples
 
 
 def other_process():

@@ -123,7 +123,7 @@ def test_what_a_terminal_a_log_or_a_mail_puts_around_each_line_is_taken_away(rea
 def test_csv_behind_a_prefix_or_indented_is_read(read):
     for text in AS_CSV:
         expected = rows(read(text))
-        for prefix in ("    ", "> ", "0: ", "(pid=12) ", "2024-01-01T10:00:{s:02}.123Z ", "\t", "\f"):
+        for prefix in ("    ", "> ", "0: ", "+", "(pid=12) ", "2024-01-01T10:00:{s:02}.123Z ", "\t", "\f"):
             assert rows(read(each_line(text, prefix))) == expected, prefix
 
 
@@ -144,6 +144,7 @@ def test_colours_are_no_part_of_a_line(read):
             ("^[[31m", "^[[0m"),
             ("\x1b[01;31m\x1b[K", "\x1b[m\x1b[K"),
             ("[1m", "[0m"),
+            ("\x1b]8;;http://x\x07", "\x1b]8;;\x07"),  # a link
         ):
             coloured = "\n".join(f"{begin}{line}{end}" if line else line for line in text.split("\n"))
             assert rows(read(coloured)) == expected, begin
@@ -225,6 +226,31 @@ def test_a_line_between_or_right_behind_rows_is_refused_with_the_line(refusal):
     assert "line 3: 1 cells where the header names 10" in refusal(NCU_CSV.replace('0"\n"1"', '0"\nhello\n"1"'))
     between = NVPROF.replace("                   40.00%", "hello there\n                   40.00%")
     assert "line 8: 'hello there' stands between a table's rows" in refusal(between)
+    lines = NCU.splitlines()
+    moved = "\n".join([*lines[:9], lines[10], lines[9]])
+    assert "line 11: 'Duration                         ms         1.11' is a row outside of its table" in refusal(moved)
+    two_rows = "4,0.5,2,0.2,0.2,0.1,0.3,0.1,ioctl 96.0,12.0,2,6.0,6.0,5.0,7.0,0.1,read"
+    assert "line 8: 'Ghz         7.25' is no value of a counter" in refusal(NCU.replace("    DRAM", "\t    DRAM"))
+    assert re.search("line 20: .* has not the columns of the header", refusal(f"{METRICS.rstrip()}  0.5\n"))
+    lines = METRICS.splitlines()
+    for number, words in ((9, "line 9: .* is no name of a kernel"), (13, "line 13: "), (16, "line 16: .* has not the")):
+        joined = [*lines[: number - 1], f"{lines[number - 1]} {lines[number]}", *lines[number + 1 :]]
+        assert re.search(words, refusal("\n".join(joined))), number
+    other = "Time (%),Total Time (ns),Num Calls,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name"
+    assert "line 10: several rows run together: 'ioctl 96.0,12.0," in refusal(f"{NSYS}\n{other}\n{two_rows}\n")
+
+
+def test_a_header_or_a_title_without_rows_is_refused_behind_a_table_too(refusal):
+    title, blank, heads, dashes = NSYS.replace("Kernel", "API").replace("kern", "api").splitlines(True)[:4]
+    assert "line 8: the title of a table, and no table under it" in refusal(NSYS + title)
+    assert "line 10: a header of nsys stats and no rows" in refusal(NSYS + title + blank + heads)
+    assert "line 10: a header of nsys stats and no rows" in refusal(NSYS + title + blank + heads + dashes)
+    assert "line 11: a header and no rows under it" in refusal(NVPROF + "".join(NVPROF.splitlines(True)[:3]))
+    for number, line in enumerate(METRICS.splitlines()[:19], 1):
+        if number in (12, 13, 14, 15, 19):
+            assert f"line {number}: {line.strip()[:60]!r} and no" in refusal("".join(METRICS.splitlines(True)[:number]))
+    launch = "  pool(const float *, float *, int) (100\n"
+    assert "line 13: 'pool(const float *, float *, int) (100' is part of a launch's line" in refusal(NCU + launch)
 
 
 def test_a_name_that_is_broken_inside_of_a_word_is_refused(read, refusal):
@@ -272,7 +298,7 @@ def test_two_processes_that_printed_at_once_are_named(refusal):
 # --- names -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mark", [" x", "\\", " \\\\", ";", " \u2502", " |", "<x>", "</td>", "&lt;br&gt;"])
+@pytest.mark.parametrize("mark", [" x", "\\", " \\\\", ";", " \u2502", " |", "<x>", "</td>", " # x"])
 def test_a_mark_behind_a_name_is_no_part_of_it(refusal, mark):
     trace = (DATA / "nsys_cuda_gpu_trace.csv").read_text()
     for text, name, end in (

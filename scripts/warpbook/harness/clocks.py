@@ -26,6 +26,7 @@ HELD_LOW = 0.6
 """A clock that no slowdown holds down, and that stays below this share of its most, was locked there."""
 
 ENDING_S, POLL_INTERVAL_S = 1.0, 0.02  # the driver may list a process for so long after its end
+SAMPLE_S = 1.0  # at most so much time of processes is in one of NVML's samples of how busy they keep a device
 
 
 class Clock:
@@ -48,6 +49,7 @@ class Clock:
                 self.problem = "NVML lists no device with the UUID of the CUDA device"
         except pynvml.NVMLError as error:
             self.problem = f"NVML does not answer: {error}"
+        self._asked_us = time.time_ns() // 1000
         self._settings = self._read_settings()
         self.workers: Sequence[WorkerProcess] = ()
         """Processes that compute for this one."""
@@ -88,6 +90,7 @@ class Clock:
             if time.monotonic() > until:
                 return f"{others} more processes compute on the GPU; wait for their end, or end them"
             time.sleep(POLL_INTERVAL_S)
+        self._asked_us = time.time_ns() // 1000
         most = self._query(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM)
         if most and 0 < highest < HELD_LOW * most:
             return (
@@ -119,11 +122,22 @@ class Clock:
         }
 
     def _other_processes(self) -> int:
-        """How many processes but this one compute on the device. In a container this one may have another number."""
-        processes = {process.pid for process in self._query(pynvml.nvmlDeviceGetComputeRunningProcesses) or ()}
-        if os.getpid() not in processes:
-            return max(0, len(processes) - 1 - len([one for one in self.workers if one.pids()]))
-        return len(processes - {os.getpid()}.union(*(one.pids() for one in self.workers)))
+        """How many processes but ours kept the device busy since the last question; those that are on it where NVML
+        does not tell how busy they are."""
+        there = {process.pid for process in self._query(pynvml.nvmlDeviceGetComputeRunningProcesses) or ()}
+        others = there - {os.getpid()}.union(*(one.pids() for one in self.workers))
+        count, since_us = len(others), self._asked_us
+        if os.getpid() not in there:  # in a container ours have other numbers, but they compute nothing meanwhile
+            others, count = there, len(there) - 1 - len([one for one in self.workers if one.pids()])
+            since_us = time.time_ns() // 1000 + int(SAMPLE_S * 1e6)
+            time.sleep(2 * SAMPLE_S if count > 0 else 0)
+        if count <= 0:
+            return 0
+        try:
+            samples = pynvml.nvmlDeviceGetProcessUtilization(self._handle, self._asked_us)
+        except pynvml.NVMLError as error:
+            return 0 if error.value in (pynvml.NVML_SUCCESS, pynvml.NVML_ERROR_NOT_FOUND) else count  # 0: no sample
+        return len({one.pid for one in samples if one.timeStamp >= since_us and (one.smUtil or one.memUtil)} & others)
 
     def facts(self) -> dict[str, Any]:
         """Clocks, power limit and driver, for the run's record; None for what NVML does not tell here."""

@@ -13,11 +13,12 @@ from warpbook.profiling.profile_schema import (
     error_location,
     reject_ambiguous_comma,
     reject_decimal_comma,
+    reject_thousands_point,
 )
 
 _NUMBER = re.compile(r"(?:\(!\) )?(-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?)(?: \(.*\))?")
 _NONE = re.compile(r"(?:\(!\) )?(?:n/a|-?nan|-?inf|no data|)", re.IGNORECASE)
-_WORD = re.compile(r"(?:\(!\) )?[A-Za-z(](?:.*[^\\|;>])?")
+_WORD = re.compile(r"(?:\(!\) )?[A-Za-z(](?:(?!.*\s\s).*[^\\|;>])?")
 _COUNTED = re.compile(
     r"(?:(?:ns|nsec|nsecond|register|cycle|inst|warp|thread|block|sector|request|byte)s?(?:/\w+)?)?", re.IGNORECASE
 )
@@ -57,6 +58,7 @@ class ValueReader:
         match = _NUMBER.fullmatch(text)
         if not match:
             reject_decimal_comma(text)
+            reject_thousands_point(text)
             if not _WORD.fullmatch(text):
                 raise ValueError(f"{text[:60]!r} is no value of a counter")
             raise Word

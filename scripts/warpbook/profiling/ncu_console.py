@@ -22,6 +22,7 @@ _LAUNCH = re.compile(
 )
 _PART_OF_A_LAUNCH = re.compile(
     r"\(\d+, \d+, \d+\)x\(|\)x\(\d|, \d{4}-\w{3}-\d\d |, (?:Context|Stream|Device|Invocations) \d|\bCC \d|^\s*Device \d"
+    r"|\) \(\d+(?:, ?\d+)*,? *$"
 )
 _DEVICE = re.compile(r"\s*Device \d+, CC (?P<capability>\d+\.\d+)\s*")
 _SECTION = re.compile(r"\s*Section: (\w[\w .,:/()&+#-]*?)\s*")
@@ -32,6 +33,7 @@ _OTHER_RULE = re.compile(r"(?=.*---)[\s-]++")
 _OTHER_TABLES = re.compile(r"NVLink|NUMA|Topology")  # sections whose tables are not of metrics
 _VALUE_HEADS = ["Metric Name", "Metric Unit", "Metric Value"]
 _HEADS = (_VALUE_HEADS, [*_VALUE_HEADS[:2], *SPREAD_HEADS])
+_NUMBER = re.compile(r"(?:\(!\) )?(?:[\d.,]*\d|n/a)")
 _MOST_LINES = 5  # that a launch's line is broken into
 
 
@@ -114,12 +116,22 @@ def _cells(line: str, rule: str) -> list[str]:
     return [line[begin:end].strip() for begin, end in spans]
 
 
+def _is_row(line: str, rule: str) -> bool:
+    """Whether a line is a row of a table with that rule: a name, a unit without blanks, and a number under its dashes."""
+    try:
+        name, unit, *values = _cells(line, rule)
+    except ValueError:
+        return False
+    return bool(name) and " " not in unit and any(_NUMBER.fullmatch(value) for value in values)
+
+
 def parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[PrintedRun]:
     """The profiles in ncu's console text, one for each process. UserError names the line of what is wrong."""
+    lines = [line.expandtabs() for line in lines]
     if not any(_SECTION.fullmatch(line) or _launch(line) for line in lines):
         return []
     runs: list[_Run] = []
-    section = capability = rule = ""
+    section = capability = rule = closed = ""
     begin = opened = taken = 0
     heads: list[str] = []
     place = ""  # what may come next: a "section" under a launch, a "table" under its section, or "advice" under both
@@ -130,6 +142,7 @@ def parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Printe
             continue
         with error_location(origin, number):
             if rule:
+                closed = rule
                 rule, heads = _in_table(line, rule, heads, runs, section, number, opened)
                 place = "advice" if not rule else place
             elif match := _PROCESS.fullmatch(line):
@@ -139,7 +152,7 @@ def parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Printe
             elif match := _DEVICE.fullmatch(line):
                 capability, begin = match["capability"], begin or number
             elif match := _SECTION.fullmatch(line):
-                section, place = match[1], "table"
+                section, place, closed = match[1], "table", ""
             elif _RULE.fullmatch(line):
                 below = lines[index + 1].split()[:2] if index + 1 < len(lines) else []
                 if place == "table" and not runs:
@@ -171,6 +184,8 @@ def parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Printe
                     section, place = "", "section"
                 elif place in ("section", "table"):
                     raise ValueError(f"{line.strip()[:60]!r} stands where a {place} has to come")
+                elif closed and _is_row(line, closed):
+                    raise ValueError(f"{line.strip()[:60]!r} is a row outside of its table, whose end is above it")
     if rule:
         raise UserError(f"{origin}, line {opened}: the table that begins here is cut off: no dashes close it")
     return [

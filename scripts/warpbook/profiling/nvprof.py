@@ -240,6 +240,8 @@ def console_tables(lines: Sequence[str], first_line: int = 1) -> list[PrintedTab
             text.open(number, columns)
         else:
             text.read(number, line)
+    if text.columns and not text.rows:
+        text.fail(text.header, "a header and no rows under it")
     text.end_table()
     for table in text.tables:
         if table.rows:

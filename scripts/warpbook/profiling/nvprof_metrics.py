@@ -8,14 +8,22 @@ from itertools import pairwise
 from warpbook.common.errors import UserError
 from warpbook.profiling.counter_readings import Readings
 from warpbook.profiling.printed_tables import FENCE, PrintedRun, ProfilerTable, runs
-from warpbook.profiling.profile_schema import Profile, error_location, parse_number, reject_decimal_comma
+from warpbook.profiling.profile_schema import (
+    Profile,
+    clean,
+    error_location,
+    parse_number,
+    reject_decimal_comma,
+    reject_strange_name,
+)
 
-_HEADER = re.compile(r"\s*Invocations\s+(Metric|Event) Name\s.*")
+_HEADER = re.compile(r"\s*Invocations\s+(Metric|Event) Name\s.*\b(?:Avg|Total)\s*")
 _MESSAGE = re.compile(r"\s*==\d*==+\s*((?:Metric|Event) result)?.*")
 _KERNEL = re.compile(r"\s*(?:Device \"(?P<device>.*)\"\s+)?Kernel: (?P<kernel>\S.*?)\s*")
 _DEVICE = re.compile(r'\s*Device "(.*)"\s*')
 _VALUE = r"(?:[A-Za-z]+ \(\d+\)|\S+)"
 _METRIC = re.compile(rf"\s*(\d+)\s+([\w.]+)\s+(\S.*?)\s+({_VALUE})\s+({_VALUE})\s+({_VALUE})\s*")
+_HOLDS_A_VALUE = re.compile(r"\s(?:[\d.,]+(?:%|[KMGT]?B(?:/s)?)?|[A-Za-z]+ \(\d+\))$|\s\d+\s+[a-z]\w*_\w+\s")
 _EVENT = re.compile(r"\s*(\d+)\s+([\w.]+)\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s*")
 _LEVEL = re.compile(r"[A-Za-z]+ \((\d+)\)")
 _WITH_UNIT = re.compile(r"([\d.,]+(?:e[+-]?\d+)?)(%|[KMGT]?B(?:/s)?)?")
@@ -47,7 +55,7 @@ def text_parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[P
     forms: set[str] = set()  # of this run
     rows: list[Reading] = []
     form = device = kernel = ""
-    header = last = 0
+    header = last = bare = 0  # bare: the last line that says what rows are of, where none is below
     blank = False
 
     def end_run() -> None:
@@ -62,10 +70,10 @@ def text_parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[P
             if heads[1] in forms or not forms:
                 end_run()
                 header = number
-            form, device, kernel, last, blank = heads[1], "", "", number, False
+            form, device, kernel, last, blank, bare = heads[1], "", "", number, False, number
             forms.add(form)
         elif match := _MESSAGE.fullmatch(line):
-            form = "awaited" if match[1] else ""
+            form, bare = ("awaited", number) if match[1] else ("", 0)
         elif not line.strip() or FENCE.fullmatch(line):
             blank = True
         elif not form:
@@ -75,20 +83,24 @@ def text_parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[P
         elif form == "awaited":
             raise UserError(f"{origin}, line {number}: {line.strip()[:60]!r} is not the line of the counters' columns")
         elif match := _KERNEL.fullmatch(line):
-            device, kernel, blank = match["device"] or device, match["kernel"], False
+            device, kernel, blank, bare = match["device"] or device, match["kernel"], False, number
+            with error_location(origin, number):
+                reject_strange_name(clean(kernel))
         elif match := _DEVICE.fullmatch(line):
-            device, kernel, blank = match[1], "", False
+            device, kernel, blank, bare = match[1], "", False, number
         elif re.match(r"\s*\d+\s+\w", line):
             match = (_EVENT if form == "Event" else _METRIC).fullmatch(line)
-            if not match:
-                raise UserError(f"{origin}, line {number}: {line.strip()[:60]!r} has not all columns of the header")
+            if not match or (form == "Metric" and _HOLDS_A_VALUE.search(match[3])):
+                raise UserError(f"{origin}, line {number}: {line.strip()[:60]!r} has not the columns of the header")
             rows.append((number, device, kernel, form == "Event", match.groups()))
-            last, blank = number, False
+            last, blank, bare = number, False, 0
         elif blank and not _is_part_of_a_table(line):
             form = ""
         else:
             raise UserError(f"{origin}, line {number}: {line.strip()[:60]!r} stands among counters, and is none")
     end_run()
+    if bare and form and found:
+        raise UserError(f"{origin}, line {bare}: {lines[bare - first_line].strip()[:60]!r} and no counter under it")
     return found
 
 

@@ -14,7 +14,9 @@ from itertools import pairwise
 from warpbook.common.errors import UserError
 from warpbook.profiling.profile_schema import Profile, column_roles
 
-FENCE = re.compile(r"\s*(?:`{3,}|~{3,}|</?\w+>.*|\\(?:begin|end)\{\w+\}|\{\w+\}|\[/?\w+\])\s*\w*\s*")
+FENCE = re.compile(
+    r"\s*(?:`{3,}|~{3,}|</?\w+>.*|\\(?:begin|end)\{\w+\}|\{\w+\}|\[/?\w+\]|#\+(?:begin|end)_\w+)\s*\w*\s*"
+)
 """What a page puts around a text that it quotes."""
 
 # nsys names the report, or before 2021 the unit of its times, above a table.
@@ -191,7 +193,10 @@ def _columns(table: ProfilerTable) -> Callable[[str], list[str]]:
         between = [line[end:begin] for (_, end), (begin, _) in pairwise([(0, 0), *table.spans])]
         if not table.spans or any(gap.strip() for gap in between):
             raise csv.Error(f"{line.strip()[:60]!r} does not stand under its columns' heads")
-        return [line[begin:end].strip() for begin, end in table.spans]
+        cells = [line[begin:end].strip() for begin, end in table.spans]
+        if sum(map(bool, map(_NUMBER.fullmatch, cells[-1].split()))) > 2:
+            raise csv.Error(f"{cells[-1][:60]!r} is no {table.heads[-1]}: several rows run together")
+        return cells
 
     return split
 
@@ -262,7 +267,7 @@ def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Profile
     table: ProfilerTable | None = None
     blank = False  # since the last row
     report = unit = section = ""
-    caption = taken = 0
+    caption = heading = taken = 0
     for place, line in enumerate(lines):
         number = place + first_line
         taken -= 1
@@ -274,12 +279,15 @@ def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Profile
             table = None if table and table.kind == "other" else table
         elif match := _REPORT.match(line) or _CAPTION.search(line):
             table, blank, caption = None, True, number
+            if heading and found:
+                break
+            heading = number if line.lstrip().startswith("**") else 0
             unit = (match[1] or "") if match.re is _CAPTION else ""
             report = next(filter(None, match.groups())) if match.re is _REPORT else ""
         elif opened := _start_table(number, line, below, report):
             table, blank = opened, False
             table.unit, table.section, table.first, table.last = unit, section, caption or number, number
-            unit, report, caption = "", "", 0
+            unit, report, caption, heading = "", "", 0, 0
             found.append(table)
         elif ";" in line and _start_table(number, line.replace(";", ","), below, ""):
             raise UserError(
@@ -291,7 +299,7 @@ def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Profile
             if table and table.tool != "ncu":
                 table = None  # ncu's messages stand between its rows too
         elif FENCE.fullmatch(line) or _NSYS_MESSAGE.match(line):
-            table, blank = None, True
+            table, blank, heading = None, True, 0
         elif _RULE.fullmatch(line):
             continue
         else:
@@ -308,6 +316,8 @@ def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Profile
             if (table and (not blank or _TWO_NUMBERS.match(line))) or _looks_like_a_row(line):
                 raise UserError(f"{origin}, line {number}: {reason}")
             table = None
+    if heading and found:
+        raise UserError(f"{origin}, line {heading}: the title of a table, and no table under it: the file is cut off")
     if table and table.last == number and len(lines[-1]) < table.width and any(other.padded for other in found):
         raise UserError(f"{origin}, line {number}: the file ends inside of this row: it is cut off")
     return found

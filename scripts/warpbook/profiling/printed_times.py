@@ -1,5 +1,6 @@
 """Tables of times with heads above their rows: nvprof's CSV, and what `nsys stats` prints in each of its formats."""
 
+import re
 from collections.abc import Sequence
 from functools import partial
 
@@ -28,6 +29,7 @@ _KILO = {"nsys": 1000, "nvprof": 1024}
 _CAPTION_UNITS = {"nanoseconds": "ns", "microseconds": "us", "milliseconds": "ms", "seconds": "s"}
 _SECTIONS = {"GPU activities": "gpu", "API calls": "api"}
 _OTHER_SECTIONS = ("CPU profiling", "Metric", "Event", "NVTX", "Unified Memory profiling", "OpenACC", "OpenMP")
+_ROW_INSIDE = re.compile(r"\s\d+\.\d[\s,]+\d")
 _DEVICE_ROWS = {"CUDA_KERNEL", "MEMORY_OPER"}
 
 
@@ -114,18 +116,16 @@ def _read(tables: Sequence[ProfilerTable], origin: str, what: str) -> Profile:
             left_out.append(f"the {'section' if table.tool == 'nvprof' else 'table'} at line {table.line}")
         if _is_left_out(table):
             continue
+        if not table.rows:
+            raise UserError(f"{origin}, line {table.line}: a header of {what} and no rows under it")
         columns = _units(table, origin)
         if table.kind == "trace":
             left_out += _read_trace(table, columns, origin, events, devices)
         else:
             left_out += _read_sums(table, columns, origin, summaries)
     if not events and not summaries:
-        if any(table.rows for table in tables):
-            hint = f": import what `{KERNEL_SUMS}` prints" if tables[0].tool == "nsys" else ""
-            raise UserError(
-                f"{origin} holds no times of kernels, copies or API calls, only {', '.join(left_out)}{hint}"
-            )
-        raise UserError(f"{origin}, line {tables[0].line}: a header of {what} and no rows under it")
+        hint = f": import what `{KERNEL_SUMS}` prints" if tables[0].tool == "nsys" else ""
+        raise UserError(f"{origin} holds no times of kernels, copies or API calls, only {', '.join(left_out)}{hint}")
     tool = tables[0].tool
     profile = Profile(what, tool, events, summaries, omissions=tuple(left_out), device=", ".join(devices))
     return limit_events(profile)
@@ -168,6 +168,8 @@ def _read_sums(
             grid, block = (", ".join(cells[heads.index(name)].split()) for name in ("gridxyz", "blockxyz"))
             cells = [*cells[:-1], f"{cells[-1]} ({grid})x({block})"]
         if not share_of:
+            if _ROW_INSIDE.search(cells[-1]):
+                raise UserError(f"{origin}, line {number}: several rows run together: {cells[-1][:60]!r}")
             left_out[cells[0] if heads[0] == "type" else f"the table at line {table.line}"] = None
             continue
         with error_location(origin, number):

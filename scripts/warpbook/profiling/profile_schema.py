@@ -33,8 +33,8 @@ _EITHER_POINT = re.compile(r"(\d{1,3}(?:\.\d{3})+) ?([^\d\s.]*)")
 _SHAPE = re.compile(r" \(\d+, \d+, \d+\)x\(\d+, \d+, \d+\)$")
 _NO_BRACKET = re.compile(r"->|[<>]=|<<|>>(?=\d)")
 _NAME_BEGIN = re.compile(r"[A-Za-z_~\[]|\(anonymous namespace\)|<unnamed>")
-_NO_NAME = re.compile(r"[,;|\"\u2500-\u257f]|(?<!:):(?!:)|\s\s|(?:^|\s)\d|\)\s(?!const\b)\w")  # in no brackets
-_NEVER = re.compile(r"\\|&#?\w+;|</|(?<!operator\()\)<|^\[[\w -]+\](?! \[\d+\]$).")  # of no name a part
+_NO_NAME = re.compile(r"[,#|\"\u2500-\u257f]|(?<!:):(?!:)|\s\s|(?:^|\s)\d|\)\s(?!const\b)\w")  # in no brackets
+_NEVER = re.compile(r"[\\;\u2010-\u2015]|</|(?<!operator\()\)<|^\[[\w -]+\](?! \[\d+\]$).")  # of no name a part
 _API = re.compile(r"cu(da)?[A-Z]\w*")
 _API_VERSION = re.compile(r"_v\d{4,}(_pt(sz|ds))?$")
 _COPIES = (

@@ -23,15 +23,18 @@ _OTHER_FORMATS = (
     (b"\x28\xb5\x2f\xfd", "zstd", "unzstd {}"),
     (b"%PDF", "a PDF", "pdftotext -layout {}"),
     (b"\x89PNG", "a picture", "nsys stats or ncu --import on the profiler's own report"),
+    (b"{\\rtf", "an RTF document", "unrtf --text {}"),
     (b"\xff\xd8\xff", "a picture", "nsys stats or ncu --import on the profiler's own report"),
 )
 
-# Colours and erased lines. An escape that moves the cursor stays: what stood there is not certain.
-_COLOUR = re.compile(r"(?:\x1b|\u241b|\^\[|\\(?:x1b|033|e))(?:\[[\d;:]*[mK]|\(B)|\[\d{1,2}(?:;\d{1,3})*m")
+# Colours, links, titles and erased lines. An escape that moves the cursor stays: what stood there is not certain.
+_COLOUR = re.compile(
+    r"(?:\x1b|\u241b|\^\[|\\(?:x1b|033|e))(?:\[[\d;:]*[mK]|\(B|\][^\x07\x1b]*(?:\x07|\x1b\\))|\[\d{1,2}(?:;\d{1,3})*m"
+)
 _TAGS = re.compile(r"<(span|font|code|tt|b|strong|em)\b[^<>]*>(.*?)</\1>")
 _LINE_END = re.compile(r"<br ?/?>$")
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|nbsp|#\d{1,5}|#x[0-9a-fA-F]{1,4});")
-_ADDED, _TAKEN_AWAY = re.compile(r"^\+(?=[\s\d]|$)"), re.compile(r"-(?:\s|\d)")
+_ADDED, _TAKEN_AWAY = re.compile(r"^\+(?![-=]+(?:\+|$))"), re.compile(r"-(?:\s|\d)")
 LANDMARK = re.compile(
     r'==\d+== (?:NVPROF|Profiling) |(?:Type\s+)?"?Time ?\(%\)[\s,"|]+(?:Total )?Time\b|"?Start(?: \(\w+\))?"?[\s,"|]+'
     r'"?Duration\b|Section: \w|"?ID"?,"?(?:Process ID|Kernel Name)\b|"Device","(?:Kernel|Context)",|'

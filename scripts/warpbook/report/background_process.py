@@ -9,12 +9,12 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from warpbook.common import parent_process
-from warpbook.common.errors import UserError
 
 
 @contextmanager
 def run_in_background(work: Callable[..., None], *arguments: Any) -> Iterator[None]:
-    """Have `work` done while the block runs, which ends when both have; what either raises is raised.
+    """Have `work` done while the block runs, which ends when both have; what either raises is raised, and a MemoryError
+    where the process dies.
 
     The process begins as a copy of this one. Where there is one processor, the work is done before the block.
     """
@@ -32,8 +32,7 @@ def run_in_background(work: Callable[..., None], *arguments: Any) -> Iterator[No
             failure = ours.recv()
         except EOFError:
             process.join()
-            died = f"a process that rendering began has died with status {process.exitcode}"
-            raise UserError(f"{died}: free some memory, and try again") from None
+            raise MemoryError(f"a process that rendering began has died with status {process.exitcode}") from None
         if failure is not None:
             raise failure
 

@@ -123,6 +123,8 @@ def render_narrative(ev: Evidence, folder: Path = FOLDER) -> Markup:
     Raises UserError with file and line for a name that does not exist and for broken syntax.
     """
     path = folder / f"{ev.name}.md"
+    if ev.texts_left_out:
+        return Markup("<p>The authors' discussion is left out: the summary says why.</p>")
     if not path.exists():
         return Markup(f"<p>The authors wrote no discussion ({path.name}).</p>")
 

@@ -56,6 +56,7 @@ class Evidence(Scope):
     def __init__(self, plan: Plan, study: str, local: Run, imported: tuple[ImportedTables, ...] = ()):
         super().__init__(plan, study, local)
         self.imported = imported
+        self.texts_left_out = ""  # why strangers' texts are left out
         self.selection = Selection(self)
         self.builds = BuildResults(self)
         self.checks = CheckResults(self, self.selection)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from warpbook.common.files import PROJECT
+from warpbook.common.files import display_path
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import analysis, claim_table, milestone_4, published_comparison
 from warpbook.report.views.analysis import FullAnalysis
@@ -99,11 +99,7 @@ def _sources(ev: Evidence) -> HtmlTable:
         tuple(
             (
                 one.name,
-                str(
-                    one.cuda_source.relative_to(PROJECT)
-                    if one.cuda_source.is_relative_to(PROJECT)
-                    else one.cuda_source.name
-                ),
+                display_path(one.cuda_source),
                 str(len(one.code.strip().splitlines())),
                 one.source_sha256,
             )

@@ -62,7 +62,9 @@ class Headings:
 
 def templates(autoescape: bool = True) -> Environment:
     """The environment of every template: undefined names raise, and what the macros call is here."""
-    env = Environment(loader=FileSystemLoader(both_folders("reports")), undefined=StrictUndefined, autoescape=autoescape)
+    env = Environment(
+        loader=FileSystemLoader(both_folders("reports")), undefined=StrictUndefined, autoescape=autoescape
+    )
     env.filters |= {"coded": code_spans, "data_uri": data_uri, "enumerated": units.join_all}
     env.globals["version"] = version.VERSION
     return env

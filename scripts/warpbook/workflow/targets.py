@@ -272,7 +272,9 @@ class Targets:
 def site_templates() -> list[str]:
     """What the pages over archived runs are rendered with besides code."""
     kinds = ("site.*", "macros.html.j2", "style/*.css", "fonts/*", "*.js")
-    return sorted(from_project(path) for folder in both_folders("reports") for kind in kinds for path in folder.glob(kind))
+    return sorted(
+        from_project(path) for folder in both_folders("reports") for kind in kinds for path in folder.glob(kind)
+    )
 
 
 def rendered_reports() -> dict[str, int]:

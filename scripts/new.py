@@ -76,7 +76,7 @@ CONFIGURATION = """# This file changes Warpbook's own config.yaml, key by key; `
 study: {study}
 
 report:
-  title: {title}
+  title: My kernels
   authors: [Your name]
 
 studies:
@@ -179,11 +179,10 @@ def write_notebook(folder: Path, of: Problem) -> list[Path]:
     study, name, baseline = library[known[of.name]], f"my_{of.name}", of.facts.baseline
     every = (one for one in variants.discover(LIBRARY / "kernels" / of.name).values() if one.header.peer)
     peers = [one.stem for one in every if one.device == "gpu" and one.stem.endswith(("_fp32", "cub"))]
-    title = f"{of.title}: my kernels"
     files = {
         "config.yaml": CONFIGURATION.format(
             study=known[of.name],
-            title=_flow([title])[1:-1],
+            title=_flow([of.title])[1:-1],
             problem=of.name,
             cases="\n".join(f"      - {_flow(case)}" for case in study["cases"]),
             sizes=study["sizes"],

@@ -33,6 +33,21 @@ Changes = Annotated[
     list[str], typer.Option("--config", metavar="KEY=VALUE", help="a key of config.yaml for this command")
 ]
 
+NO_CHANGES: list[str] = []
+
+TARGETS = {
+    "report": "Make the report.\n\nreports/out/<study>.pdf, a supplement and an HTML page.",
+    "check": "Build and check every kernel.\n\nNothing is timed. Without a GPU, kernels are emulated.",
+    "measure": "Measure on this machine: results/run.",
+    "archive": "Measure, and pack the run.\n\nIt becomes reports/runs/<run>.zip.",
+    "site": "Write pages over all archived runs.\n\nThey begin with reports/out/site/index.html.",
+    "count": "Read hardware counters by Nsight Compute.",
+    "sanitize": "Run every kernel under compute-sanitizer.",
+    "stream": "Infer millions of images on all GPUs.",
+    "track": "Put all archived runs into MLflow.",
+}
+"""Targets of the Snakefile, and their effects."""
+
 
 def _execute(*command: str) -> NoReturn:
     """Become another Python program, in this folder. Its exit status is this command's."""
@@ -61,12 +76,16 @@ def _target(name: str, context: typer.Context, cores: str, changes: list[str], *
     """Have Snakemake make a target under settings of the configuration."""
     if not Path("config.yaml").exists():
         _fail("there is no config.yaml here; make a notebook folder by `warpbook init <folder>`, or change into one")
-    named = [*changes, *(f"{key}={value}" for key, value in settings.items() if value)]
+    more = [
+        word for word in context.args if "=" in word and not word.startswith("-")
+    ]  # --config a=1 b=2, as Snakemake has it
+    named = [*changes, *more, *(f"{key}={value}" for key, value in settings.items() if value)]
     if wrong := next((change for change in named if "=" not in change), ""):
         _fail(f"--config {wrong}: say KEY=VALUE, as gpu=none")
+    passed = [word for word in context.args if word not in more]
     configuration = ["--config", *named] if named else []
     snakefile = ["--snakefile", str(_library() / "Snakefile")]
-    _execute("-m", "snakemake", *snakefile, "--cores", cores, name, *context.args, *configuration)
+    _execute("-m", "snakemake", *snakefile, "--cores", cores, name, *passed, *configuration)
 
 
 def _print_version(wanted: bool) -> None:
@@ -89,44 +108,29 @@ def init(
     folder: Annotated[str, typer.Argument(help="the folder to make or to fill")],
     problem: Annotated[str, typer.Option(help="what its first kernel computes: conv, gemm, reduce, softmax")] = "gemm",
 ) -> None:
-    """Make a notebook folder: config.yaml, a first kernel, and a workflow for GitHub."""
+    """Make a notebook folder.
+
+    It gets config.yaml, a first kernel, and a workflow for GitHub."""
     _program("new.py", "notebook", folder, "--problem", problem)
 
 
 @app.command(context_settings=PASSED_ON, add_help_option=False)
 def new(context: typer.Context) -> None:
-    """Write a kernel or a problem to begin with: `warpbook new kernel mine --problem gemm`."""
+    """Write a kernel or a problem to begin with.
+
+    For example: warpbook new kernel mine --problem gemm."""
     _program("new.py", *context.args)
 
 
-@app.command(context_settings=PASSED_ON)
-def report(context: typer.Context, study: StudyName = "", cores: Cores = "all", config: Changes = []) -> None:  # noqa: B006
-    """Make the report: reports/out/<study>.pdf, a supplement and an HTML page."""
-    _target("report", context, cores, config, study=study)
+def _add_target(name: str, effect: str) -> None:
+    def run(context: typer.Context, study: StudyName = "", cores: Cores = "all", config: Changes = NO_CHANGES) -> None:
+        _target(name, context, cores, config, study=study)
+
+    app.command(name, help=effect, context_settings=PASSED_ON)(run)
 
 
-@app.command(context_settings=PASSED_ON)
-def check(context: typer.Context, study: StudyName = "", cores: Cores = "all", config: Changes = []) -> None:  # noqa: B006
-    """Build and check every kernel; time nothing. Without a GPU, kernels are emulated."""
-    _target("check", context, cores, config, study=study)
-
-
-@app.command(context_settings=PASSED_ON)
-def measure(context: typer.Context, study: StudyName = "", cores: Cores = "all", config: Changes = []) -> None:  # noqa: B006
-    """Measure on this machine: results/run."""
-    _target("measure", context, cores, config, study=study)
-
-
-@app.command(context_settings=PASSED_ON)
-def archive(context: typer.Context, study: StudyName = "", cores: Cores = "all", config: Changes = []) -> None:  # noqa: B006
-    """Measure, and pack the run as reports/runs/<run>.zip."""
-    _target("archive", context, cores, config, study=study)
-
-
-@app.command(context_settings=PASSED_ON)
-def site(context: typer.Context, cores: Cores = "all", config: Changes = []) -> None:  # noqa: B006
-    """Write pages over all archived runs: reports/out/site/index.html."""
-    _target("site", context, cores, config)
+for _name, _effect in TARGETS.items():
+    _add_target(_name, _effect)
 
 
 @app.command(context_settings=PASSED_ON)
@@ -135,13 +139,17 @@ def compare(
     base: Annotated[str, typer.Argument(help="the run to compare with: an id of an archived run, or a path")],
     head: Annotated[str, typer.Argument(help="the run that may be better or worse")],
 ) -> None:
-    """Tell what changed between two runs: reports/out/compare.pdf, and the exit status."""
+    """Tell what changed between two runs.
+
+    It writes reports/out/compare.pdf. The exit status is the verdict."""
     _program("compare_runs.py", "--base", base, "--head", head, *context.args)
 
 
 @app.command("import", context_settings=PASSED_ON, add_help_option=False)
 def import_profile(context: typer.Context) -> None:
-    """Import profiles of nvprof or Nsight: `warpbook import FILE --study gemm --variant mine --size 1024`."""
+    """Import profiles of nvprof or Nsight.
+
+    For example: warpbook import FILE --study fa18 --variant direct --size 1000."""
     _program("import_profile.py", *context.args)
 
 
@@ -151,7 +159,7 @@ def submission(
     path: Annotated[str, typer.Argument(help="the folder of the submission")],
     study: Annotated[str, typer.Option(help="its term, as sp25")],
     cores: Cores = "all",
-    config: Changes = [],  # noqa: B006
+    config: Changes = NO_CHANGES,
 ) -> None:
     """Report on a submission of the course ECE408."""
     _target("submission", context, cores, config, path=path, study=study)
@@ -163,15 +171,17 @@ def grade(
     submissions: Annotated[str, typer.Argument(help="a folder with one folder for each submission")],
     study: Annotated[str, typer.Option(help="their term, as sp25")],
     cores: Cores = "all",
-    config: Changes = [],  # noqa: B006
+    config: Changes = NO_CHANGES,
 ) -> None:
-    """Report on every submission of a folder, and one table over all."""
+    """Report on every submission of a folder."""
     _target("grade", context, cores, config, submissions=submissions, study=study)
 
 
 @app.command()
 def doctor() -> None:
-    """Tell what this machine has, and which command brings what it lacks. Exit status 0 if a report can be made."""
+    """Tell what this machine has and lacks.
+
+    For what is missing it names the command that brings it. The exit status is 0 if a report can be made."""
     _program("doctor.py")
 
 

@@ -28,6 +28,9 @@ PROJECT_VARIABLE = "WARPBOOK_PROJECT"
 PROJECT = Path(os.environ.get(PROJECT_VARIABLE) or (Path.cwd() if LIBRARY == _INSTALLED else LIBRARY))
 """Folder of the user's kernels, configuration, results and reports: a notebook folder, or the clone itself."""
 
+COMMAND = "snakemake --cores 1" if LIBRARY == PROJECT else "warpbook"
+"""How a command that people may type next begins: one of the clone's Snakemake, or of the installed Warpbook."""
+
 _DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)
 
 

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from warpbook.common.errors import UserError, nearest_name
-from warpbook.common.files import PROJECT, both_folders
+from warpbook.common.files import COMMAND, LIBRARY, PROJECT, both_folders
 from warpbook.common.quick_yaml import load_yaml
 from warpbook.common.validation import explain, validate
 from warpbook.config.course_term import Term
@@ -441,8 +441,12 @@ def _submission_mistake(config: Config) -> list[str]:
     of_one = [name for name in named_studies(config.study, config.studies) if config.study != "all" and name in terms]
     if of_one and not key and not config.submission:
         return [
-            f"study: {of_one[0]} is of a submission; snakemake --cores 1 submission --config path=<its folder> "
-            f"study={of_one[0]}"
+            f"study: {of_one[0]} is of a submission; {COMMAND} submission "
+            + (
+                f"--config path=<its folder> study={of_one[0]}"
+                if LIBRARY == PROJECT
+                else f"<its folder> --study {of_one[0]}"
+            )
         ]
     return []
 

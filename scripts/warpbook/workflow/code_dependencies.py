@@ -84,7 +84,8 @@ def _paths(program: Path, without: frozenset[str]) -> list[str]:
 @cache
 def module_path(name: str) -> Path | None:
     """The file of a module of this project by its dotted name; None for a library's, or a name within a module."""
-    path = PACKAGE.parent / name.replace(".", "/")
+    package = name.partition(".")[0] == PACKAGE.name
+    path = (PACKAGE.parent if package else SCRIPTS) / name.replace(".", "/")
     return next((file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file()), None)
 
 

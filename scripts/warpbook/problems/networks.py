@@ -521,14 +521,14 @@ def _parse_project(text: str) -> Any:
 
 
 def with_library(values: Any) -> Any:
-    """A project's configuration, completed: it changes the library's, key by key. `report` is its own; of the library's
-    studies there are only those that it changes, or that `study` names."""
+    """A project's configuration, completed: it changes the library's, key by key. `report` and `stream` are its own; of
+    the library's studies there are only those that it changes, or that `study` names."""
     if LIBRARY == PROJECT or not isinstance(values, Mapping):
         return values
     library = load_yaml((LIBRARY / "config.yaml").read_text())
     kept = {*map(str.strip, str(values.get("study", "")).split(",")), *(values.get("studies") or {})}
     library["studies"] = {name: study for name, study in library["studies"].items() if name in kept}
-    return _changed({**library, "report": {}} if "report" in values else library, values)
+    return _changed({key: value for key, value in library.items() if key not in ("report", "stream")}, values)
 
 
 def _changed(known: Any, changes: Any) -> Any:

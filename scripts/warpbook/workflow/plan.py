@@ -359,8 +359,7 @@ def _with_wanted_variants(every: Plan) -> Plan:
         timeline = [study.timeline.variant] if study.timeline else []
         wanted.update(study.variants or (there if not there & wanted else ()), study.programs or (), timeline)
         wanted.update(study.show_profile_of, filter(None, [study.first_kernel]))
-    wanted.update(every.config.stream.variants.values() if every.networks else ())
-    wanted.update(every.problem_baseline(name) for name in [*wanted])
+    wanted.update(every.config.stream.variants.values())
     return replace(every, variants={name: every.variants[name] for name in every.with_baselines(wanted)})
 
 

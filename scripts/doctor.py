@@ -78,7 +78,9 @@ def _counters_restricted() -> bool:
 
 
 def main() -> int:
-    argparse.ArgumentParser(description=__doc__).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--version", action="version", version=f"Warpbook {version.VERSION}")
+    parser.parse_args()
     print(f"Warpbook {version.VERSION}: {LIBRARY}")
     print(f"This notebook: {PROJECT}")
     lacking = 0

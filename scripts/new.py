@@ -226,6 +226,7 @@ def check_name(name: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--version", action="version", version=f"Warpbook {version.VERSION}")
     kinds = parser.add_subparsers(dest="kind", required=True)
     kinds.add_parser("problem", help="a problem, its first kernel and a study").add_argument("name", help=NAME)
     kernel = kinds.add_parser("kernel", help="one more kernel")

@@ -244,7 +244,9 @@ class Problem:
             if key not in self.facts.extents:
                 raise ValueError(f"{key!r} is no extent of {self.name}: {nearest_name(key, list(self.facts.extents))}")
             expressions.check(key, [text], {SIZE})
-        return Case(self, name, tuple(extents.items()), frozenset(optional))
+        # In the problem's order, whatever order a study lists them in: it is part of what identifies recorded results.
+        given = tuple((key, extents[key]) for key in self.facts.extents if key in extents)
+        return Case(self, name, given, frozenset(optional))
 
     @property
     def ragged(self) -> list["Case"]:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 # The project is the folder that Snakemake runs in; the code is this workflow's, or the package that it came with.
-os.environ["WARPBOOK_PROJECT"] = os.getcwd()
+os.environ.update(WARPBOOK_PROJECT=os.getcwd())
 sys.path.insert(0, str(Path(workflow.basedir, "scripts")))
 from warpbook.common import parent_process, text_encoding
 from warpbook.common.errors import UserError, one_screen

@@ -187,7 +187,7 @@ def write_notebook(folder: Path, of: Problem) -> list[Path]:
             cases="\n".join(f"      - {_flow(case)}" for case in study["cases"]),
             sizes=study["sizes"],
             variants=", ".join([name, baseline, *peers]),
-            sections=_flow(study["sections"]),
+            sections=_flow([*study["sections"], "discussion"]),
         ),
         f"reports/narrative/{known[of.name]}.md": NARRATIVE.format(study=known[of.name]),
         ".gitignore": IGNORED,

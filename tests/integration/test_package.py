@@ -101,6 +101,7 @@ def test_a_kernel_of_a_notebook_is_checked_and_its_report_has_archived_times_of_
     text = re.sub(r"\s+", " ", " ".join(page.extract_text() for page in pages))
     assert "Neighbouring threads read neighbouring columns" in text
     assert "cublas_fp32 (library)" in text and "NVIDIA H100" in text
+    assert "it becomes the discussion of the report on gemm" in text  # the notebook's own words
     # What an update changed is named, with the reason; and how to have times of it.
     assert re.search(r"gemm/naive gpu stale .*source", text)
     assert "warpbook archive" in done.stdout

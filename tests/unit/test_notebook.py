@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 import new
 import warpbook
 from warpbook import command_line
+from warpbook.common import files
 from warpbook.common.errors import UserError
 from warpbook.common.files import LIBRARY, PROJECT
 from warpbook.config import settings
@@ -35,7 +36,7 @@ def notebook(tmp_path, monkeypatch):
     folders = (tmp_path / "kernels", LIBRARY / "kernels")
     monkeypatch.setattr(problem, "FOLDER", folders[0])
     monkeypatch.setattr(problem, "FOLDERS", folders)
-    for module in (networks, variants, plan):
+    for module in (files, networks, variants, plan):
         monkeypatch.setattr(module, "PROJECT", tmp_path)
     (tmp_path / "kernels" / "gemm").mkdir(parents=True)
     (tmp_path / "kernels" / "gemm" / "mine.cu").write_text(KERNEL)
@@ -108,6 +109,20 @@ def test_a_study_of_a_problem_without_own_kernels_compares_all_built_in_ones(not
     made = planned(monkeypatch, study="softmax")
     softmax = {name for name in variants.discover() if name.startswith("softmax/")}
     assert softmax < set(made.variants)
+
+
+def test_the_code_of_a_submission_includes_nothing_built_in(notebook, monkeypatch):
+    mine = notebook / "kernels" / "gemm" / "mine.cu"
+    mine.write_text(KERNEL.replace("async_copy.cuh", "tiled.cu"))
+    assert not variants.read("gemm/mine").read_error
+    monkeypatch.setattr(sources, "_LIBRARY_TOO", False)
+    assert 'line 7: #include "tiled.cu": there is no such file' in variants.read("gemm/mine").read_error
+
+
+def test_an_empty_submission_is_judged_without_a_built_in_kernel(notebook, monkeypatch):
+    shutil.rmtree(notebook / "kernels")
+    submission = {key: {} for key in ("files", "answers", "outputs", "refused")} | {"name": "empty"}
+    assert not planned(monkeypatch, study="sp25", submission=submission).variants
 
 
 @pytest.mark.parametrize("of", ["conv", "gemm", "reduce", "softmax"])

@@ -28,6 +28,9 @@ PROJECT_VARIABLE = "WARPBOOK_PROJECT"
 PROJECT = Path(os.environ.get(PROJECT_VARIABLE) or (Path.cwd() if LIBRARY == _INSTALLED else LIBRARY))
 """Folder of the user's kernels, configuration, results and reports: a notebook folder, or the clone itself."""
 
+SUBMISSION_VARIABLE = "WARPBOOK_SUBMISSION"
+"""The environment variable that is set where the project is a submission's, whose code includes none of the library's."""
+
 COMMAND = "snakemake --cores 1" if LIBRARY == PROJECT else "warpbook"
 """How a command that people may type next begins: one of the clone's Snakemake, or of the installed Warpbook."""
 

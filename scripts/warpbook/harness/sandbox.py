@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from warpbook.common.errors import UserError
-from warpbook.common.files import LIBRARY, PACKAGE, PROJECT, PROJECT_VARIABLE
+from warpbook.common.files import LIBRARY, PACKAGE, PROJECT, PROJECT_VARIABLE, SUBMISSION_VARIABLE
 from warpbook.common.supervision import FILE_BYTES, VariantFailure, describe_exit, end_with_parent, lower_limit
 from warpbook.kernels import sources
 from warpbook.machine import host
@@ -42,7 +42,7 @@ _LINKED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
 # job has, and which networks there are.
 _PASSED = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "CXX", host.VISIBLE,
-    "CUDA_DEVICE_ORDER", networks.CONFIGURATION_VARIABLE,
+    "CUDA_DEVICE_ORDER", networks.CONFIGURATION_VARIABLE, SUBMISSION_VARIABLE,
 )  # fmt: skip
 _CONFIGURATION = (PROJECT / "config.yaml", LIBRARY / "config.yaml", LIBRARY / "pyproject.toml")
 

@@ -2,18 +2,20 @@
 
 import ast
 import functools
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from warpbook.common.files import both_folders, display_path, twin
+from warpbook.common.files import SUBMISSION_VARIABLE, both_folders, display_path, twin
 from warpbook.kernels import headers
 
 # The docstring of a file whose code does not parse: its header may be sound all the same.
 _DOCSTRING = re.compile(r'\s*(?:#[^\n]*\n\s*)*[rR]?("""|\'\'\')(.*?)\1', re.DOTALL)
 
-INCLUDES = both_folders("kernels/include")
+_LIBRARY_TOO = not os.environ.get(SUBMISSION_VARIABLE)
+INCLUDES = both_folders("kernels/include")[: 2 if _LIBRARY_TOO else 1]
 """Folders of device code that several kernels include."""
 
 INCLUDE_LINE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)[">][^\n]*$', re.MULTILINE)
@@ -80,7 +82,7 @@ class Inlined:
 def inline_includes(path: Path, folders: Sequence[Path] = ()) -> Inlined:
     """A source with its includes, looked for in its own folder, then in `folders`, then in INCLUDES. The library's folder
     of its problem counts as its own."""
-    searched = list(dict.fromkeys([path.parent, *twin(path.parent), *folders, *INCLUDES]))
+    searched = list(dict.fromkeys([path.parent, *(twin(path.parent) if _LIBRARY_TOO else []), *folders, *INCLUDES]))
     files: dict[Path, None] = {}
     problems: list[str] = []
 

@@ -350,14 +350,15 @@ def from_config(values: Mapping[str, Any]) -> Plan:
 
 def _with_wanted_variants(every: Plan) -> Plan:
     """A plan with the project's variants and, of the library's, those that its studies name and what all these build
-    on. A study that names none is about the project's variants of its problem; about the library's where it has none."""
+    on. A study that names none is about the project's variants of its problem; about the library's where it has none,
+    unless it is of a submission."""
     if LIBRARY == PROJECT:
         return every
     wanted = {name for name, one in every.variants.items() if one.own}
     for name, study in every.config.chosen_studies.items():
-        there = set(every.problem_variants(every.config.case_set_name(name)))
+        built_in = set() if study.course else set(every.problem_variants(every.config.case_set_name(name)))
         timeline = [study.timeline.variant] if study.timeline else []
-        wanted.update(study.variants or (there if not there & wanted else ()), study.programs or (), timeline)
+        wanted.update(study.variants or (set() if built_in & wanted else built_in), study.programs or (), timeline)
         wanted.update(study.show_profile_of, filter(None, [study.first_kernel]))
     wanted.update(every.config.stream.variants.values())
     return replace(every, variants={name: every.variants[name] for name in every.with_baselines(wanted)})

@@ -76,12 +76,12 @@ CONFIGURATION = """# This file changes Warpbook's own config.yaml, key by key; `
 study: {study}
 
 report:
-  title: My kernels
+  title: {title}
   authors: [Your name]
 
 studies:
   {study}:    # with the cases and sizes of Warpbook's own study, its archived runs supply the times of built-in kernels
-    title: {title}
+    title: My kernels
     problem: {problem}
     cases:
 {cases}

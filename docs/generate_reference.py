@@ -17,11 +17,13 @@ from typing import Any
 from unittest.mock import MagicMock, patch
 
 import pandas as pd
+import typer
 import yaml
 
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT / "scripts"))
 
+from warpbook import command_line  # noqa: E402
 from warpbook.config.settings import Config  # noqa: E402
 from warpbook.kernels import whole_networks  # noqa: E402
 from warpbook.kernels.claims import QUANTITIES  # noqa: E402
@@ -236,8 +238,21 @@ def commands_page() -> str:
             text += f"```text\n{textwrap.dedent(rest).strip()}\n```\n\n"
         text += markdown_table(("option", "takes", "default", "meaning"), options(parser))
         (typed if any(action.dest == "version" for action in parser._actions) else called).append(text)
+    command = typer.main.get_command(command_line.app)
+    lines = []
+    for name, one in command.commands.items():
+        taken = " ".join(
+            each.opts[-1] if each.param_type_name == "option" else each.name.upper()
+            for each in one.params
+            if "--help" not in each.opts
+        )
+        lines.append((code(f"warpbook {name}"), cell(one.help or ""), code(taken) if taken else ""))
     return (
-        f"# Programs\n\n{GENERATED}Start a program from the top folder with `.venv/bin/python scripts/<name>.py`.\n"
+        f"# Programs\n\n{GENERATED}## The command `warpbook`\n\n"
+        "Each subcommand runs a target of Snakemake or a program below, in the folder where you type it.\n\n"
+        f"{markdown_table(('command', 'effect', 'options'), lines)}"
+        f"{command_line.EXIT_STATUSES}\n\n"
+        "In a clone, start a program from the top folder with `.venv/bin/python scripts/<name>.py`.\n"
         "`--help` prints the same options.\n\n"
         f"## Programs that you type\n\n{''.join(typed)}"
         f"## Programs that Snakemake starts\n\nYou can start them by hand; the rules pass these options.\n\n"

@@ -4,7 +4,7 @@
 rule build_variant:
     """One variant for every architecture, C++ for this machine: a cubin each, and a row for each kernel."""
     input:
-        program="scripts/build_variant.py",
+        program=code_dependencies.program("build_variant.py"),
         modules=code_dependencies.inputs_for("build_variant.py"),
         sources=lambda wildcards: TARGETS.sources(wildcards.variant),
     output:

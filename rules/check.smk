@@ -4,7 +4,7 @@
 rule check_variant:
     """One variant's correctness on a network: a row for each test."""
     input:
-        program="scripts/check_variant.py",
+        program=code_dependencies.program("check_variant.py"),
         modules=lambda wildcards: code_dependencies.inputs_for("check_variant.py", wildcards.device),
         variant=lambda wildcards: TARGETS.files_for(wildcards.variant),
         images=lambda wildcards: TARGETS.images(wildcards.network, wildcards.device),
@@ -42,7 +42,7 @@ rule check_variant:
 rule check:
     """Correctness of every variant, nothing timed: one table, and failure where a variant failed."""
     input:
-        program="scripts/report_checks.py",
+        program=code_dependencies.program("report_checks.py"),
         builds=TARGETS.builds,
         correctness=TARGETS.checks,
     log:

@@ -8,7 +8,9 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-sys.path.insert(0, "scripts")
+# The project is the folder that Snakemake runs in; the code is this workflow's, or the package that it came with.
+os.environ.update(WARPBOOK_PROJECT=os.getcwd())
+sys.path.insert(0, str(Path(workflow.basedir, "scripts")))
 from warpbook.common import parent_process, text_encoding
 from warpbook.common.errors import UserError, one_screen
 from warpbook.course import reference_times, submissions
@@ -41,6 +43,7 @@ if workflow.is_main_process:
     console.install(lambda: [file for job in workflow.dag.targetjobs for file in job.output or job.input])
 
 # The programs read the networks and studies of config.yaml, or what the command line set over them.
+config = networks.with_library(config)
 os.environ[networks.CONFIGURATION_VARIABLE] = json.dumps(
     {"networks": config.get("networks", {}), "studies": case_sets.with_cases(config.get("studies", {}))}
 )

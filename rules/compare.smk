@@ -16,7 +16,7 @@ onsuccess:
 rule compare:
     """What changed between two runs: ids of archived runs, or paths."""
     input:
-        program="scripts/compare_runs.py",
+        program=code_dependencies.program("compare_runs.py"),
     log:
         "logs/compare.log",
     localrule: True

@@ -4,7 +4,7 @@
 rule prepare_data:
     """Fashion-MNIST's test images, resized for one network, or the network's own."""
     input:
-        program="scripts/prepare_data.py",
+        program=code_dependencies.program("prepare_data.py"),
         modules=code_dependencies.inputs_for("prepare_data.py"),
         files=lambda wildcards: TARGETS.image_files(wildcards.network),
     output:
@@ -24,7 +24,7 @@ rule prepare_data:
 rule label_images:
     """Scores and label of every test image, by a float64 network: the reference of variants and whole networks."""
     input:
-        program="scripts/label_images.py",
+        program=code_dependencies.program("label_images.py"),
         modules=code_dependencies.inputs_for("label_images.py"),
         images="results/data/{network}.npz",
         weights=lambda wildcards: TARGETS.weights(wildcards.network, wildcards.weights),

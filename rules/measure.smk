@@ -4,7 +4,7 @@
 rule probe_machine:
     """This machine, and the peak rates of its GPU."""
     input:
-        program="scripts/probe_machine.py",
+        program=code_dependencies.program("probe_machine.py"),
         modules=code_dependencies.inputs_for("probe_machine.py", "gpu" if PLAN.device else "cpu"),
     output:
         machine="results/parts/machine.json",
@@ -34,7 +34,7 @@ rule probe_machine:
 rule measure_variant:
     """One variant interleaved with its baseline, on every layer at every size: a row for each sample."""
     input:
-        program="scripts/measure_variant.py",
+        program=code_dependencies.program("measure_variant.py"),
         modules=lambda wildcards: code_dependencies.inputs_for("measure_variant.py", wildcards.device),
         variant=lambda wildcards: TARGETS.files_for(wildcards.variant),
         baseline=lambda wildcards: TARGETS.baseline_files(wildcards.variant),
@@ -76,7 +76,7 @@ ruleorder: measure_course > measure_variant
 rule measure_course:
     """One file of the course timed with its own host code, at every size: a row for each sample."""
     input:
-        program="scripts/measure_course.py",
+        program=code_dependencies.program("measure_course.py"),
         modules=code_dependencies.inputs_for("measure_course.py", "gpu"),
         variant=lambda wildcards: TARGETS.sources(wildcards.course_file),
         correctness="results/parts/correctness/gpu/{network}/{course_file}.csv",
@@ -110,7 +110,7 @@ rule measure_course:
 rule measure_network:
     """One whole network checked, and timed interleaved with its baseline, at every size."""
     input:
-        program="scripts/measure_network.py",
+        program=code_dependencies.program("measure_network.py"),
         modules=code_dependencies.inputs_for("measure_network.py", "gpu"),
         implementation=lambda wildcards: WHOLE.files_for(wildcards.implementation),
         machine="results/parts/machine.json",
@@ -149,7 +149,7 @@ rule measure_network:
 rule run_program:
     """The whole inference program with one variant: a row for each run."""
     input:
-        program="scripts/run_program.py",
+        program=code_dependencies.program("run_program.py"),
         modules=lambda wildcards: code_dependencies.inputs_for("run_program.py", wildcards.device),
         variant=lambda wildcards: TARGETS.files_for(wildcards.variant),
         images="results/data/{network}.npz",

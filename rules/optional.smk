@@ -4,7 +4,7 @@
 rule measure_aa:
     """An A/A test: one variant interleaved with its own copy, to see how often the harness errs."""
     input:
-        program="scripts/measure_variant.py",
+        program=code_dependencies.program("measure_variant.py"),
         modules=code_dependencies.inputs_for("measure_variant.py", "gpu"),
         variant=lambda wildcards: TARGETS.files_for(wildcards.variant),
         machine="results/parts/machine.json",
@@ -43,7 +43,7 @@ rule measure_aa:
 rule sanitize_variant:
     """One variant under compute-sanitizer: a row for each of its tools."""
     input:
-        program="scripts/sanitize_variant.py",
+        program=code_dependencies.program("sanitize_variant.py"),
         modules=code_dependencies.inputs_for("sanitize_variant.py", "gpu"),
         variant=lambda wildcards: TARGETS.files_for(wildcards.variant),
     output:
@@ -73,7 +73,7 @@ rule sanitize_variant:
 
 use rule sanitize_variant as sanitize_network with:
     input:
-        program="scripts/sanitize_variant.py",
+        program=code_dependencies.program("sanitize_variant.py"),
         modules=code_dependencies.inputs_for("sanitize_variant.py", "gpu"),
         variant=lambda wildcards: WHOLE.sources(wildcards.implementation),
     output:
@@ -90,7 +90,7 @@ use rule sanitize_variant as sanitize_network with:
 rule sanitize:
     """compute-sanitizer over every variant and whole network; fails where it found something."""
     input:
-        program="scripts/report_checks.py",
+        program=code_dependencies.program("report_checks.py"),
         sanitizer=lambda _: TARGETS.sanitizer,
     log:
         "logs/sanitize.log",
@@ -103,7 +103,7 @@ rule sanitize:
 rule attack_harness:
     """Cheating and broken kernels: a row for each, which a check must catch."""
     input:
-        program="scripts/attack_harness.py",
+        program=code_dependencies.program("attack_harness.py"),
         modules=code_dependencies.inputs_for("attack_harness.py", "gpu"),
     output:
         attacks="results/parts/attacks.csv",
@@ -128,7 +128,7 @@ rule attack_harness:
 rule measure_precision:
     """Errors of one variant and of its problem's baseline against float64, over the length of sums and the range of inputs."""
     input:
-        program="scripts/measure_precision.py",
+        program=code_dependencies.program("measure_precision.py"),
         modules=code_dependencies.inputs_for("measure_precision.py", "gpu"),
         variant=lambda wildcards: TARGETS.files_for(wildcards.variant),
         baseline=lambda wildcards: TARGETS.files_for(PLAN.problem_baseline(wildcards.variant)),
@@ -160,7 +160,7 @@ rule measure_precision:
 rule sweep_variant:
     """Kernel Tuner over one variant's parameters on the default study's last layer: a row for each configuration."""
     input:
-        program="scripts/sweep_variant.py",
+        program=code_dependencies.program("sweep_variant.py"),
         modules=code_dependencies.inputs_for("sweep_variant.py", "gpu"),
         sources=lambda wildcards: TARGETS.sources(wildcards.variant),
     output:

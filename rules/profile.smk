@@ -4,7 +4,7 @@
 rule trace_program:
     """The profiled inference program: a row for each kernel, copy, API call and range."""
     input:
-        program="scripts/trace_program.py",
+        program=code_dependencies.program("trace_program.py"),
         modules=code_dependencies.inputs_for("trace_program.py", "gpu"),
         variant=lambda wildcards: TARGETS.files_for(wildcards.variant),
         images="results/data/{network}.npz",
@@ -43,7 +43,7 @@ rule trace_program:
 rule count_variant:
     """One variant's hardware counters on a network, read by Nsight Compute: a row for each counter of each launch."""
     input:
-        program="scripts/count_variant.py",
+        program=code_dependencies.program("count_variant.py"),
         modules=code_dependencies.inputs_for("count_variant.py", "gpu"),
         variant=lambda wildcards: TARGETS.files_for(wildcards.variant),
     output:
@@ -78,7 +78,7 @@ rule count_variant:
 rule count_network:
     """Hardware counters of one whole network at the largest size."""
     input:
-        program="scripts/count_network.py",
+        program=code_dependencies.program("count_network.py"),
         modules=code_dependencies.inputs_for("count_network.py", "gpu"),
         implementation=lambda wildcards: WHOLE.sources(wildcards.implementation),
         images="results/data/{network}.npz",

@@ -4,7 +4,7 @@
 rule render_report:
     """A study's report and its supplement, from this machine's run and the archived run that it cites."""
     input:
-        program="scripts/render_report.py",
+        program=code_dependencies.program("render_report.py"),
         modules=code_dependencies.inputs_for("render_report.py", presenting=True),
         templates=TARGETS.templates,
         run="results/run",
@@ -34,7 +34,7 @@ rule render_report:
 rule site:
     """Static pages over all archived runs, with copies of the reports that exist."""
     input:
-        program="scripts/render_site.py",
+        program=code_dependencies.program("render_site.py"),
         modules=code_dependencies.inputs_for("render_site.py", presenting=True),
         templates=site_templates(),
         kernels=[str(path) for variant in PLAN.variants.values() for path in variant.files],
@@ -58,7 +58,7 @@ rule site:
 rule track:
     """Archived runs logged to MLflow, each once."""
     input:
-        program="scripts/track_runs.py",
+        program=code_dependencies.program("track_runs.py"),
         archived=[str(path) for path in catalog.archived_paths()],
     log:
         "logs/track_runs.log",

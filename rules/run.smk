@@ -4,7 +4,7 @@
 rule assemble_run:
     """All measured parts of this machine's run, as tables."""
     input:
-        program="scripts/assemble_run.py",
+        program=code_dependencies.program("assemble_run.py"),
         modules=code_dependencies.inputs_for("assemble_run.py"),
         machine="results/parts/machine.json",
         builds=TARGETS.builds,
@@ -32,7 +32,7 @@ rule assemble_run:
 rule archive_run:
     """The run as one zip, and the profilers' files as another."""
     input:
-        program="scripts/archive_run.py",
+        program=code_dependencies.program("archive_run.py"),
         modules=code_dependencies.inputs_for("archive_run.py"),
         run="results/run",
     output:

@@ -13,7 +13,7 @@ scattergather:
 rule prepare_stream:
     """The images that streams of a network read, resized: the data set several times over."""
     input:
-        program="scripts/prepare_stream.py",
+        program=code_dependencies.program("prepare_stream.py"),
         modules=code_dependencies.inputs_for("prepare_stream.py"),
         images="results/data/{network}.npz",
     output:
@@ -33,7 +33,7 @@ rule prepare_stream:
 rule split_stream:
     """A stream divided: what each shard's worker infers."""
     input:
-        program="scripts/split_stream.py",
+        program=code_dependencies.program("split_stream.py"),
         modules=code_dependencies.inputs_for("split_stream.py"),
     output:
         scatter.shard(f"{STREAMED}/{{scatteritem}}.json"),
@@ -52,7 +52,7 @@ rule split_stream:
 rule predict_labels:
     """Labels of the first test images from the inference program: those that a stream must give."""
     input:
-        program="scripts/infer.py",
+        program=code_dependencies.program("infer.py"),
         modules=lambda wildcards: code_dependencies.inputs_for("infer.py", wildcards.device),
         variant=lambda wildcards: TARGETS.files_for(wildcards.variant),
         images="results/data/{network}.npz",
@@ -80,7 +80,7 @@ rule predict_labels:
 rule stream_shard:
     """One shard, inferred by one worker alone on its device: labels, times and memory."""
     input:
-        program="scripts/stream_shard.py",
+        program=code_dependencies.program("stream_shard.py"),
         modules=code_dependencies.inputs_for("stream_shard.py", STREAM.device),
         variant=lambda wildcards: TARGETS.files_for(STREAM.variant),
         shard=f"{STREAMED}/{{scatteritem}}.json",
@@ -114,7 +114,7 @@ rule stream_shard:
 rule gather_stream:
     """A stream's shards put together: a row for each, and one hash of all labels."""
     input:
-        program="scripts/gather_stream.py",
+        program=code_dependencies.program("gather_stream.py"),
         modules=code_dependencies.inputs_for("gather_stream.py"),
         measured=gather.shard(f"{STREAMED}/{{scatteritem}}.measured.json"),
         labels=gather.shard(f"{STREAMED}/{{scatteritem}}.labels.npy"),
@@ -135,7 +135,7 @@ rule gather_stream:
 rule stream:
     """Images streamed through the network: results/stream/streams.csv has this and earlier streams."""
     input:
-        program="scripts/report_streams.py",
+        program=code_dependencies.program("report_streams.py"),
         shards=[] if STREAM.problem else sorted({STREAM.part, *streams.gather_tables()}),
     log:
         "logs/stream.log",

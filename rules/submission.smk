@@ -4,7 +4,7 @@
 rule render_submission:
     """In a submission's own project: its report, and a row for each optimization of the term."""
     input:
-        program="scripts/render_submission.py",
+        program=code_dependencies.program("render_submission.py"),
         modules=code_dependencies.inputs_for("render_submission.py", presenting=True),
         templates=TARGETS.templates,
         run="results/run",
@@ -25,7 +25,7 @@ rule render_submission:
 rule report_submission:
     """One submission: its report as PDF and HTML, and its rows of the table."""
     input:
-        program="scripts/report_submission.py",
+        program=code_dependencies.program("report_submission.py"),
         code=code_dependencies.all_code(),
     output:
         reports=directory("reports/out/{study}/{submission}"),
@@ -56,7 +56,7 @@ rule submission:
 rule grade_submissions:
     """One table over all submissions of a folder: a row for each file that the term asks for."""
     input:
-        program="scripts/grade_submissions.py",
+        program=code_dependencies.program("grade_submissions.py"),
         modules=code_dependencies.inputs_for("grade_submissions.py", presenting=True),
         templates=TARGETS.templates,
         reports=lambda _: submissions.report_folders(CONFIG.study, SUBMITTED),

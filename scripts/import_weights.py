@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="where to write; weights/<model>.npz by default")
     arguments = parser.parse_args()
     network = networks.find(arguments.network)
-    target = arguments.out or weights.weights_path(network, weights.choose_set(network, arguments.weights))
+    target = arguments.out or weights.FOLDERS[0] / weights.weights_path(network, arguments.weights).name
     parameters, form = weights.read(arguments.file, network)
     images, labels = fashion_mnist.load(network)
     variant = variants.read("simd")

@@ -21,7 +21,7 @@ from warpbook.kernels import whole_networks
 from warpbook.kernels.whole_networks import Implementation
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import node_and_gpu, require_same, require_target
-from warpbook.problems import fashion_mnist, networks, weights
+from warpbook.problems import fashion_mnist, networks, problem, weights
 from warpbook.problems.networks import Network
 from warpbook.runs import tables
 
@@ -109,7 +109,7 @@ def compile_all(every: list[Implementation], machine: dict[str, Any]) -> None:
 def measure_in_sandbox(arguments: argparse.Namespace, network: Network, sizes: list[int]) -> Iterator[SizeResult]:
     """What `measure` yields in the sandbox. A stranger may have said it: what does not fit is refused."""
     readable = [
-        whole_networks.FOLDER.parent,
+        *problem.FOLDERS,
         *weights.readable(network),
         fashion_mnist.CACHE,
         arguments.machine,

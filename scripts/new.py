@@ -1,17 +1,25 @@
-"""Write the smallest files that work, with comments: a problem with its first kernel and study, or one more kernel.
+"""Write the smallest files that work, with comments: a notebook folder, a problem with its first kernel and study, or
+one more kernel.
 
-python scripts/new.py problem layer_norm
-python scripts/new.py kernel mine --problem gemm
+warpbook init mynotes --problem gemm
+warpbook new problem layer_norm
+warpbook new kernel mine --problem gemm
 """
 
 import argparse
 import re
+import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
+import yaml
+
+from warpbook.common import version
 from warpbook.common.errors import UserError, exit_status
-from warpbook.common.files import PROJECT, atomic_write
-from warpbook.kernels import variants
+from warpbook.common.files import LIBRARY, PROJECT, atomic_write
+from warpbook.common.quick_yaml import load_yaml
+from warpbook.kernels import headers, sources, variants
 from warpbook.problems import problem
 from warpbook.problems.problem import Problem
 
@@ -64,6 +72,50 @@ STUDY = """
     sections: [ladder, milestone_4, analysis, claims]
 """
 
+CONFIGURATION = """# This file changes Warpbook's own config.yaml, key by key; `warpbook doctor` names the folder that has it.
+study: {study}
+
+report:
+  title: {title}
+  authors: [Your name]
+
+studies:
+  {study}:    # with the cases and sizes of Warpbook's own study, its archived runs supply the times of built-in kernels
+    title: My kernels
+    problem: {problem}
+    cases:
+{cases}
+    sizes: {sizes}
+    variants: [{variants}]    # yours, and any of the built-in ones
+    sections: {sections}
+"""
+
+IGNORED = "results/\nlogs/\nreports/out/\n.snakemake/\n__pycache__/\n"
+
+WORKFLOW = """# Each push: every kernel checked without a GPU, and the report as an artifact.
+name: warpbook
+on: [push, pull_request]
+permissions: {contents: read}
+jobs:
+  report:
+    runs-on: ubuntu-24.04
+    steps:
+      - uses: actions/checkout@v5
+      - uses: actions/setup-python@v6
+        with: {python-version: "3.13"}
+      - run: sudo apt-get update -qq && sudo apt-get install -y -qq libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0 bubblewrap
+      - run: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0    # for the sandbox
+      - run: pip install "warpbook[cuda13]==VERSION"
+      - run: warpbook check
+      - run: warpbook report
+      - uses: actions/upload-artifact@v6
+        with: {name: report, path: reports/out/}
+"""
+
+NARRATIVE = """Write here what you tried and what you found: it becomes the discussion of the report on {study}.
+"""
+_OF_THE_ORIGINAL = ("title", "idea", "expect", "check", "claims", "reference", "builds_on")
+
 
 def declaration(of: Problem) -> str:
     """The head of a kernel that takes what a problem's kernels take."""
@@ -75,7 +127,11 @@ def write_kernel(of: Problem, name: str, body: str) -> Path:
     """A kernel of one thread a value of the first output."""
     output = next(iter(of.outputs))
     count = " * ".join(f"({each})" if " " in str(each) else str(each) for each in of.outputs[output].shape)
-    baseline = of.facts.baseline if (of.folder / f"{of.facts.baseline}.cu").exists() else ""
+    baseline = (
+        of.facts.baseline
+        if (variants.variant_folder(f"{of.name}/{of.facts.baseline}") / f"{of.facts.baseline}.cu").exists()
+        else ""
+    )
     text = KERNEL.format(
         title=name.replace("_", " ").capitalize(),
         builds_on=f"builds_on: {baseline}\n" if baseline else "",
@@ -83,13 +139,13 @@ def write_kernel(of: Problem, name: str, body: str) -> Path:
         declared=declaration(of),
         body=body or f"    {output}[i] = 0; // compute {output} here",
     )
-    return write_new(of.folder / f"{name}.cu", text)
+    return write_new(problem.FOLDER / of.name / f"{name}.cu", text)
 
 
 def write_new(path: Path, text: str) -> Path:
     """A file that is not there yet. Raises UserError where it is."""
     if path.exists():
-        raise UserError(f"{path.relative_to(PROJECT)} is there already; take another name, or delete it")
+        raise UserError(f"{_shown(path)} is there already; take another name, or delete it")
     with atomic_write(path) as temporary:
         temporary.write_text(text)
     return path
@@ -107,6 +163,61 @@ def write_problem(name: str) -> list[Path]:
     return [described, kernel, configuration]
 
 
+def _shown(path: Path) -> str:
+    return str(path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path)
+
+
+def write_notebook(folder: Path, of: Problem) -> list[Path]:
+    """A notebook folder: a configuration, a first kernel that computes a built-in problem as its baseline does, and
+    what git and GitHub need. Raises UserError where the library has no study or no baseline of the problem."""
+    library = load_yaml((LIBRARY / "config.yaml").read_text())["studies"]
+    known = {study["problem"]: name for name, study in library.items() if study.get("cases")}
+    if of.name not in known or not of.facts.baseline:
+        raise UserError(
+            f"--problem {of.name}: Warpbook has no study of it to begin with; take one of {', '.join(known)}"
+        )
+    study, name, baseline = library[known[of.name]], f"my_{of.name}", of.facts.baseline
+    every = (one for one in variants.discover(LIBRARY / "kernels" / of.name).values() if one.header.peer)
+    peers = [one.stem for one in every if one.device == "gpu" and one.stem.endswith(("_fp32", "cub"))]
+    files = {
+        "config.yaml": CONFIGURATION.format(
+            study=known[of.name],
+            title=_flow([of.title])[1:-1],
+            problem=of.name,
+            cases="\n".join(f"      - {_flow(case)}" for case in study["cases"]),
+            sizes=study["sizes"],
+            variants=", ".join([name, baseline, *peers]),
+            sections=_flow([*study["sections"], "discussion"]),
+        ),
+        f"reports/narrative/{known[of.name]}.md": NARRATIVE.format(study=known[of.name]),
+        ".gitignore": IGNORED,
+        ".github/workflows/warpbook.yml": WORKFLOW.replace("VERSION", version.VERSION),
+    }
+    original = LIBRARY / "kernels" / of.name / baseline
+    files[f"kernels/{of.name}/{name}.cu"] = _copy_of(original.with_suffix(".cu"))
+    if original.with_suffix(".py").exists():
+        files[f"kernels/{of.name}/{name}.py"] = original.with_suffix(".py").read_text()
+    if there := next((path for path in files if (folder / path).exists()), ""):
+        raise UserError(f"{folder / there} is there already; take another folder, or delete it")
+    return [write_new(folder / path, text) for path, text in files.items()]
+
+
+def _flow(value: Any) -> str:
+    """A value as YAML in one line."""
+    return yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000).strip()
+
+
+def _copy_of(path: Path) -> str:
+    """A kernel of the library as the first of a notebook: its code and launch, under words to replace."""
+    source = sources.read_cuda(path)
+    kept = {key: one for key, one in headers.parse_facts(source.header).items() if key not in _OF_THE_ORIGINAL}
+    facts = "".join(f"{key + ':':10} {_flow({key: one})[1:-1].partition(': ')[2]}\n" for key, one in kept.items())
+    words = {"title:": "My first kernel", "idea:": f"A copy of {path.stem}: change it, and say here what is different.",
+             "expect:": f"As fast as {path.stem}, until you change it.", "builds_on:": path.stem}  # fmt: skip
+    header = "".join(f"{key:10} {text!r}\n" if ": " in text else f"{key:10} {text}\n" for key, text in words.items())
+    return f"/*\n{header}{facts}*/{source.code}"
+
+
 def check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise UserError(f"{name!r} is no name of small letters, digits and underscores; take one, such as layer_norm")
@@ -115,24 +226,33 @@ def check_name(name: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--version", action="version", version=f"Warpbook {version.VERSION}")
     kinds = parser.add_subparsers(dest="kind", required=True)
     kinds.add_parser("problem", help="a problem, its first kernel and a study").add_argument("name", help=NAME)
     kernel = kinds.add_parser("kernel", help="one more kernel")
     kernel.add_argument("name", help=NAME)
     kernel.add_argument("--problem", default="conv", help="the problem that it computes: a folder of kernels/")
+    notebook = kinds.add_parser("notebook", help="a folder for your own kernels")
+    notebook.add_argument("folder", type=Path)
+    notebook.add_argument("--problem", default="gemm", help="the built-in problem of its first kernel")
     arguments = parser.parse_args()
+    if arguments.kind == "notebook":
+        for path in write_notebook(arguments.folder, problem.find(arguments.problem)):
+            print(path)
+        print(f"then: cd {shlex.quote(str(arguments.folder))} && warpbook report")
+        return
     name = check_name(arguments.name)
     if arguments.kind == "problem":
         made, study = write_problem(name), name
     else:
         of = problem.find(arguments.problem)
         made, study = [write_kernel(of, name, "")], arguments.problem
-        variant = variants.read(made[0].stem, of.folder)
+        variant = variants.read(made[0].stem, made[0].parent)
         if variant.read_error:
             raise UserError(variant.read_error)
     for path in made:
-        print(path.relative_to(PROJECT))
-    print(f"then: snakemake --cores 1 report --config study={study}")
+        print(_shown(path))
+    print(f"then: warpbook report --study {study}")
 
 
 if __name__ == "__main__":

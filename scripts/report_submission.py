@@ -71,7 +71,7 @@ def command(cores: int) -> list[str]:
 
 
 def environment(room: Path) -> dict[str, str]:
-    return {**os.environ, files.PROJECT_VARIABLE: str(room.absolute())}
+    return {**os.environ, files.PROJECT_VARIABLE: str(room.absolute()), files.SUBMISSION_VARIABLE: "1"}
 
 
 def run_untrusted(shared: dict[str, Any]) -> dict[str, Any]:

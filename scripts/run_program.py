@@ -128,7 +128,7 @@ def run_in_sandbox(arguments: argparse.Namespace, variant: Variant, network: Net
         with checking.fault_context(variant, "compiled"):
             cpp_compiler.library(variant, sandboxed=True)
     places = {(weight_set, size) for weight_set in arguments.weights for size in arguments.sizes}
-    readable = [problem.FOLDER, *weights.readable(network), fashion_mnist.cache_path(network)]
+    readable = [*problem.FOLDERS, *weights.readable(network), fashion_mnist.cache_path(network)]
     readable += [arguments.correctness, building.FOLDER, building.PROJECT_CUBINS, cpp_compiler.LIBRARIES]
     said = sandbox.results([*sys.argv, "--in-sandbox"], readable, variant.device == "gpu")
     for row in said:

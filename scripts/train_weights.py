@@ -191,7 +191,7 @@ def main() -> None:
             "Fashion-MNIST; train it elsewhere, and import its weights with scripts/import_weights.py"
         )
     weight_set = weights.choose_set(network, arguments.weights)
-    path = weights.weights_path(network, weight_set)
+    path = weights.FOLDERS[0] / weights.weights_path(network, weight_set).name
     torch.set_num_threads(arguments.threads)
     model, story = train(network, weight_set == "low", arguments.seed, arguments.epochs)
 

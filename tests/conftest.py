@@ -256,7 +256,7 @@ def copied_networks(tmp_path, monkeypatch):
     kernels = tmp_path / "kernels"
     shutil.copytree(PROJECT / "kernels", kernels, ignore=shutil.ignore_patterns("__pycache__"))
     folder, convolutions = kernels / "network", kernels / "conv"
-    monkeypatch.setattr(whole_networks, "FOLDER", folder)
-    monkeypatch.setattr(whole_networks, "INCLUDED_FROM", (folder, convolutions, whole_networks.INCLUDED_FROM[-1]))
-    monkeypatch.setattr(whole_networks, "IMPORTED_FROM", (folder, convolutions, whole_networks.IMPORTED_FROM[-1]))
+    monkeypatch.setattr(whole_networks, "FOLDERS", (folder,))
+    for name in ("INCLUDED_FROM", "IMPORTED_FROM"):
+        monkeypatch.setattr(whole_networks, name, (folder, convolutions, *getattr(whole_networks, name)[2:]))
     return folder

@@ -149,7 +149,7 @@ def copy_of_project(folder: Path) -> Workspace:
     for path in (folder / "kernels" / "conv").iterdir():
         if path.stem not in {*KERNELS, "problem", "reference"}:
             path.unlink()
-    _keep_emulator(folder)
+    keep_emulator(folder)
     (folder / ".venv").symlink_to(sys.prefix)
     (folder / "lock").mkdir()
     (folder / "lock").chmod(0o1777)
@@ -158,7 +158,7 @@ def copy_of_project(folder: Path) -> Workspace:
     return workspace
 
 
-def _keep_emulator(folder: Path) -> None:
+def keep_emulator(folder: Path) -> None:
     """Link what the project keeps of its emulator, so that no test waits for its compiler."""
     if emulation.compiler():
         kept = folder / "results" / "libraries"

@@ -95,7 +95,7 @@ def test_a_figure_or_a_text_that_is_not_there_is_said_to_be_missing(ev, tmp_path
 
 
 def test_every_text_that_ships_belongs_to_a_study(ev):
-    names = {path.stem for path in narrative.FOLDER.glob("*.md")}
+    names = {path.stem for path in narrative.FOLDERS[0].glob("*.md")}
     assert names <= set(ev.config.studies)
 
 

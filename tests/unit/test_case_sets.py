@@ -146,3 +146,9 @@ def test_an_optional_input_is_there_or_not():
 def test_variants_of_convolutions_go_by_their_files_names_alone():
     config = configured(problem="conv", cases=[{"C": 1, "H": 5, "W": 5, "M": 1, "K": 3}], variants=["direct"])
     assert config.studies["mine"].variants == ["direct"]
+
+
+def test_cases_are_the_same_in_whatever_order_their_extents_are_listed():
+    one, other = ({"name": "a", "m": "size", "n": 8, "k": 9}, {"k": 9, "n": 8, "m": "size", "name": "a"})
+    hashes = {case_sets.read_set("x", "gemm", [listed]).shapes_sha256 for listed in (one, other)}
+    assert len(hashes) == 1

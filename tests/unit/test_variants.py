@@ -378,10 +378,11 @@ def test_an_include_that_is_no_file_is_named_with_its_line_and_where_it_was_look
 
 
 def test_a_file_is_included_once_from_kernels_include_too_and_not_from_a_comment(tmp_path, cuda_variant, monkeypatch):
-    monkeypatch.setattr(sources, "INCLUDE", tmp_path / "include")
-    sources.INCLUDE.mkdir()
-    (sources.INCLUDE / "double_it.cuh").write_text(DOUBLE)
-    (sources.INCLUDE / "more.cuh").write_text('#include "double_it.cuh"\n')
+    include = tmp_path / "include"
+    monkeypatch.setattr(sources, "INCLUDES", (include,))
+    include.mkdir()
+    (include / "double_it.cuh").write_text(DOUBLE)
+    (include / "more.cuh").write_text('#include "double_it.cuh"\n')
     variant = cuda_variant('// #include "nothing.cuh"\n#include "more.cuh"\n' + INCLUDING)
     assert not variant.read_error
     assert [path.name for path in variant.included] == ["more.cuh", "double_it.cuh"]

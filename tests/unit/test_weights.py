@@ -135,7 +135,7 @@ def test_a_bias_that_the_network_does_not_have_is_refused_from_whatever_file(tmp
         weights.read(npz(tmp_path / "small.npz", **own, **{"conv1.bias": np.ones(2)}), small())
     with pytest.raises(UserError, match=r"b0 \(2,\) may be a bias, and small's conv1 has none"):
         weights.read(npz(tmp_path / "small.npz", **own, b0=np.ones(2)), small())
-    monkeypatch.setattr(weights, "FOLDER", tmp_path)
+    monkeypatch.setattr(weights, "FOLDERS", (tmp_path,))
     weights.save({**own, "conv1.bias": np.ones(2)}, {}, tmp_path / "small.npz")
     with pytest.raises(UserError, match=words):
         weights.load(small(), "trained")
@@ -276,7 +276,7 @@ def test_a_foreign_file_is_refused_as_no_parameter_file(tmp_path):
 
 
 def test_weights_survive_being_saved_and_loaded(tmp_path, monkeypatch):
-    monkeypatch.setattr(weights, "FOLDER", tmp_path)
+    monkeypatch.setattr(weights, "FOLDERS", (tmp_path,))
     network = networks.find("sp19")
     parameters = {name: np.full(shape, 0.25, np.float16) for name, shape in network.parameters.items()}
     weights.save(parameters, {"imported_from": "a test"}, weights.weights_path(network, "trained"))
@@ -286,7 +286,7 @@ def test_weights_survive_being_saved_and_loaded(tmp_path, monkeypatch):
 
 
 def test_missing_weights_are_named_with_the_way_to_import_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(weights, "FOLDER", tmp_path)
+    monkeypatch.setattr(weights, "FOLDERS", (tmp_path,))
     with pytest.raises(UserError, match=r"sp19\.npz does not exist; train .* import them .* --network sp19"):
         weights.load(networks.find("sp19"), "trained")
 

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -16,11 +16,23 @@ from types import CodeType, ModuleType
 
 from warpbook.common.errors import MachineFault, UserError
 
-PROJECT_VARIABLE = "WARPBOOK_PROJECT"
-"""The environment variable with the project's folder, where its `scripts/` is a link to another's."""
+PACKAGE = Path(__file__).resolve().parents[1]
+_INSTALLED = PACKAGE / "_library"
+LIBRARY = _INSTALLED if _INSTALLED.is_dir() else PACKAGE.parents[1]
+"""Folder of what Warpbook brings: Snakefile, rules, programs, kernels, templates, weights, runs. A clone, or the data of
+the installed package."""
 
-PROJECT = Path(os.environ.get(PROJECT_VARIABLE) or Path(__file__).parents[3])
-"""Folder of the project: what is beside `scripts/`."""
+PROJECT_VARIABLE = "WARPBOOK_PROJECT"
+"""The environment variable with the project's folder, where that is not the clone."""
+
+PROJECT = Path(os.environ.get(PROJECT_VARIABLE) or (Path.cwd() if LIBRARY == _INSTALLED else LIBRARY))
+"""Folder of the user's kernels, configuration, results and reports: a notebook folder, or the clone itself."""
+
+SUBMISSION_VARIABLE = "WARPBOOK_SUBMISSION"
+"""The environment variable that is set where the project is a submission's, whose code includes none of the library's."""
+
+COMMAND = "snakemake --cores 1" if LIBRARY == PROJECT else "warpbook"
+"""How a command that people may type next begins: one of the clone's Snakemake, or of the installed Warpbook."""
 
 _DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)
 
@@ -161,6 +173,34 @@ def _unwritable(path: Path, error: OSError) -> MachineFault:
     except OSError:
         free = ""
     return MachineFault(f"{path} cannot be written: {error.strerror} ({free}nothing was left half-written)")
+
+
+def both_folders(name: str) -> tuple[Path, ...]:
+    """A folder by its path in the project: the project's own, then the library's where that is another."""
+    return tuple(dict.fromkeys((PROJECT / name, LIBRARY / name)))
+
+
+def find_file(name: str, folders: Iterable[Path] = both_folders("")) -> Path:
+    """A file by its path in one of some folders, the project's own before the library's; the path in the first where
+    there is none."""
+    paths = [folder / name for folder in folders]
+    return next((path for path in paths if path.exists()), paths[0])
+
+
+def twin(folder: Path) -> list[Path]:
+    """The library's folder of the same path as one of the project's; none where there is no other."""
+    there = LIBRARY / folder.relative_to(PROJECT) if folder.is_relative_to(PROJECT) else folder
+    return [there] if there != folder and there.is_dir() else []
+
+
+def from_project(path: Path) -> str:
+    """A path as commands name it: from the project's folder where it lies within."""
+    return str(path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path)
+
+
+def display_path(path: Path) -> str:
+    """A path for people: from the project's folder, or the library's, where it lies within."""
+    return str(path.relative_to(LIBRARY)) if path.is_relative_to(LIBRARY) else from_project(path)
 
 
 def sha256(path: str | Path) -> str:

@@ -3,10 +3,10 @@
 import subprocess
 import tomllib
 
-from warpbook.common.files import PROJECT
+from warpbook.common.files import LIBRARY, PROJECT
 
-# Read from the one place that says it: Warpbook runs from its folder, and a new version is no reason to measure again.
-VERSION: str = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
+# Read from the one place that says it: a new version is no reason to measure again.
+VERSION: str = tomllib.loads((LIBRARY / "pyproject.toml").read_text())["project"]["version"]
 
 
 def commit() -> tuple[str, bool | None]:

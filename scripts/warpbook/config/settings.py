@@ -20,17 +20,17 @@ from pydantic import (
 )
 
 from warpbook.common.errors import UserError, nearest_name
-from warpbook.common.files import PROJECT
+from warpbook.common.files import COMMAND, LIBRARY, PROJECT, both_folders
 from warpbook.common.quick_yaml import load_yaml
 from warpbook.common.validation import explain, validate
 from warpbook.config.course_term import Term
 from warpbook.kernels import variants
-from warpbook.problems import case_sets, fashion_mnist, problem
+from warpbook.problems import case_sets, fashion_mnist, networks, problem
 from warpbook.problems.case_sets import CaseSet
 from warpbook.problems.networks import Description, Network, valid_name
 
 FILE = PROJECT / "config.yaml"
-SECTIONS = PROJECT / "reports" / "sections"
+SECTIONS = both_folders("reports/sections")
 OPTIONAL_MEASUREMENTS = ("aa", "attacks", "precision", "sanitizer", "sweep")
 """What makes them: `workflow.optional_measurements`."""
 
@@ -91,7 +91,7 @@ def _network(name: str, info: ValidationInfo) -> str:
 
 
 def _section(name: str) -> str:
-    known = [path.name.removesuffix(".html.j2") for path in SECTIONS.glob("*.html.j2")]
+    known = [path.name.removesuffix(".html.j2") for folder in SECTIONS for path in folder.glob("*.html.j2")]
     if name not in known:
         raise ValueError(f"no section is called {name!r}: {nearest_name(name, known)}")
     return name
@@ -441,8 +441,12 @@ def _submission_mistake(config: Config) -> list[str]:
     of_one = [name for name in named_studies(config.study, config.studies) if config.study != "all" and name in terms]
     if of_one and not key and not config.submission:
         return [
-            f"study: {of_one[0]} is of a submission; snakemake --cores 1 submission --config path=<its folder> "
-            f"study={of_one[0]}"
+            f"study: {of_one[0]} is of a submission; {COMMAND} submission "
+            + (
+                f"--config path=<its folder> study={of_one[0]}"
+                if LIBRARY == PROJECT
+                else f"<its folder> --study {of_one[0]}"
+            )
         ]
     return []
 
@@ -470,4 +474,4 @@ def read(known_variants: list[str], path: Path = FILE) -> Config:
         raise UserError(f"{path} cannot be read: {error}") from error
     if not isinstance(values, dict):
         raise UserError(f"{path} is not YAML of the form `key: value`")
-    return load(values, known_variants)
+    return load(networks.with_library(values), known_variants)

@@ -24,7 +24,7 @@ from typing import Any
 import yaml
 
 from warpbook.common.errors import UserError
-from warpbook.common.files import PROJECT, atomic_write, sha256
+from warpbook.common.files import LIBRARY, atomic_write, sha256
 from warpbook.config.course_term import Term
 from warpbook.config.settings import Config, Context
 from warpbook.kernels import sources
@@ -311,8 +311,8 @@ def open_room(room: Path, name: str, folder: Path, shared: Mapping[str, Any]) ->
     term = Term.model_validate(shared["studies"][shared["study"]]["course"])
     found = find(folder, term)
     for linked in _LINKED:
-        _link(room / linked, PROJECT / linked)
-    for path in (PROJECT / "reports").iterdir():
+        _link(room / linked, LIBRARY / linked)
+    for path in (LIBRARY / "reports").iterdir():
         if path.name not in ("out", "runs"):
             _link(room / "reports" / path.name, path)
     _fill(room / "kernels", {f"{DEFAULT_PROBLEM}/{name}": text for name, text in _kernels(found, term).items()})

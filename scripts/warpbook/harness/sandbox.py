@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from warpbook.common.errors import UserError
-from warpbook.common.files import PROJECT
+from warpbook.common.files import LIBRARY, PACKAGE, PROJECT, PROJECT_VARIABLE, SUBMISSION_VARIABLE
 from warpbook.common.supervision import FILE_BYTES, VariantFailure, describe_exit, end_with_parent, lower_limit
 from warpbook.kernels import sources
 from warpbook.machine import host
@@ -42,9 +42,9 @@ _LINKED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
 # job has, and which networks there are.
 _PASSED = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "CXX", host.VISIBLE,
-    "CUDA_DEVICE_ORDER", networks.CONFIGURATION_VARIABLE,
+    "CUDA_DEVICE_ORDER", networks.CONFIGURATION_VARIABLE, SUBMISSION_VARIABLE,
 )  # fmt: skip
-_CONFIGURATION = (PROJECT / "config.yaml", PROJECT / "pyproject.toml")
+_CONFIGURATION = (PROJECT / "config.yaml", LIBRARY / "config.yaml", LIBRARY / "pyproject.toml")
 
 
 @functools.cache
@@ -245,8 +245,8 @@ def limit_files() -> None:
 def _python() -> list[Path]:
     """Folders that this Python's interpreter, its packages, the harness and what kernels may include are in."""
     packages = [Path(path) for path in _packages()]
-    code = (PROJECT / "scripts", Path(__file__).parents[2])  # of a project whose code is a link to another's, both
-    folders = [Path(sys.base_prefix), Path(sys.prefix), *packages, *code, sources.INCLUDE]
+    code = (PACKAGE.parent, LIBRARY / "scripts", *sources.INCLUDES)
+    folders = [Path(sys.base_prefix), Path(sys.prefix), *packages, *code]
     return [folder.absolute() for folder in dict.fromkeys(folders) if folder.is_dir() and folder != Path("/usr")]
 
 
@@ -261,7 +261,8 @@ def _environment() -> dict[str, str]:
         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
         "HOME": "/tmp",
         "LANG": "C.UTF-8",
-        "PYTHONPATH": os.pathsep.join([str(PROJECT / "scripts"), *_packages()]),
+        "PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), *_packages()]),
+        PROJECT_VARIABLE: str(PROJECT),
         "PYTHONDONTWRITEBYTECODE": "1",
         "NUMBA_CACHE_DIR": "/tmp/numba",
         **{name: os.environ[name] for name in _PASSED if name in os.environ},

@@ -2,19 +2,21 @@
 
 import ast
 import functools
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from warpbook.common.files import PROJECT
+from warpbook.common.files import SUBMISSION_VARIABLE, both_folders, display_path, twin
 from warpbook.kernels import headers
 
 # The docstring of a file whose code does not parse: its header may be sound all the same.
 _DOCSTRING = re.compile(r'\s*(?:#[^\n]*\n\s*)*[rR]?("""|\'\'\')(.*?)\1', re.DOTALL)
 
-INCLUDE = PROJECT / "kernels" / "include"
-"""The folder of device code that several kernels include."""
+_LIBRARY_TOO = not os.environ.get(SUBMISSION_VARIABLE)
+INCLUDES = both_folders("kernels/include")[: 2 if _LIBRARY_TOO else 1]
+"""Folders of device code that several kernels include."""
 
 INCLUDE_LINE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)[">][^\n]*$', re.MULTILINE)
 """An include, its quote or bracket, and what it names."""
@@ -78,8 +80,9 @@ class Inlined:
 
 
 def inline_includes(path: Path, folders: Sequence[Path] = ()) -> Inlined:
-    """A source with its includes, looked for in its own folder, then in `folders`, then in INCLUDE."""
-    searched = list(dict.fromkeys([path.parent, *folders, INCLUDE]))
+    """A source with its includes, looked for in its own folder, then in `folders`, then in INCLUDES. The library's folder
+    of its problem counts as its own."""
+    searched = list(dict.fromkeys([path.parent, *(twin(path.parent) if _LIBRARY_TOO else []), *folders, *INCLUDES]))
     files: dict[Path, None] = {}
     problems: list[str] = []
 
@@ -94,7 +97,7 @@ def inline_includes(path: Path, folders: Sequence[Path] = ()) -> Inlined:
             found = _own_file(match[2], [file.parent, *searched])
             if found is None:
                 if match[1] == '"' and re.fullmatch(r"[\w-][\w.-]*\.cuh?", match[2]):
-                    looked = " or ".join(f"{_display_path(folder)}/" for folder in searched)
+                    looked = " or ".join(f"{display_path(folder)}/" for folder in searched)
                     problems.append(
                         f'{file.name}, line {line}: #include "{match[2]}": there is no such file in {looked}'
                     )
@@ -168,7 +171,7 @@ def read_python(path: Path) -> Source:
     return Source(docstring, "\n".join(text.splitlines()[tree.body[0].end_lineno :]), problem)
 
 
-def with_imports(launcher: Path, folders: Sequence[Path] = (INCLUDE,)) -> Iterator[Path]:
+def with_imports(launcher: Path, folders: Sequence[Path] = INCLUDES) -> Iterator[Path]:
     """A launcher, and the files of some folders that it imports, directly or not."""
     found: dict[Path, None] = {}
     ahead = [launcher]
@@ -225,11 +228,6 @@ def find_symbol(kernel: str, symbols: Iterable[str]) -> str | None:
     plain = plain_name(kernel)
     named = [kernel] if kernel in known else [symbol for symbol in known if plain_name(symbol) == plain]
     return named[0] if len(named) == 1 else None
-
-
-def _display_path(folder: Path) -> str:
-    """A folder's path for a message: relative to the project's folder where it lies within."""
-    return str(folder.relative_to(PROJECT)) if folder.is_relative_to(PROJECT) else str(folder)
 
 
 def _decode_cpp(path: Path) -> tuple[str, str]:

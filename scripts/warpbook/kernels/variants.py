@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from warpbook.common.errors import UserError, nearest_name
-from warpbook.common.files import new_module
+from warpbook.common.files import PROJECT, new_module
 from warpbook.kernels import declared_launch, ece408, headers, occupancy, python_functions, sources
 from warpbook.kernels.headers import Header
 from warpbook.kernels.launch_inference import launch_reader, launch_sites, python_launches
@@ -36,6 +36,7 @@ FOLDER = problems.FOLDER / headers.DEFAULT_PROBLEM
 REFERENCE = "reference.cu"
 """A problem's float64 reference on a GPU, where it brings one."""
 
+_ENDINGS = (".cu", ".cpp", ".py", ".yaml")
 _NO_FACTS = Header.model_validate({})
 _NAME = re.compile(r"\w+")
 _NAMING = "a variant's file name has letters, digits and underscores alone before its ending; rename the file"
@@ -83,6 +84,11 @@ class Variant:
     @property
     def device(self) -> str:
         return self.header.device
+
+    @property
+    def own(self) -> bool:
+        """Whether it is the project's, not the library's."""
+        return self.files[0].is_relative_to(PROJECT)
 
     @property
     def stem(self) -> str:
@@ -244,7 +250,7 @@ class Variant:
         module, execute = new_module(name, self.launcher)
         sys.modules[name] = module  # Numba's cache looks modules up by name
         before = list(sys.path)
-        sys.path.append(str(sources.INCLUDE))  # behind libraries, and for this import alone
+        sys.path.extend(map(str, sources.INCLUDES))  # behind libraries, and for this import alone
         try:
             execute(module)
         except (Exception, SystemExit) as error:  # a variant's code runs here: any exception is the variant's failure
@@ -295,12 +301,12 @@ def launch_arguments(case: Case) -> tuple[Any, ...]:
 
 
 def folder_problem(folder: Path) -> Problem:
-    """The problem of a folder of variants: its own, or the default problem where it has none."""
-    return (
-        problems.read(folder.absolute())
-        if (folder / problems.FILE).exists()
-        else problems.find(headers.DEFAULT_PROBLEM)
-    )
+    """The problem of a folder of variants: its own, else the library's of that name, or the default problem where it
+    has none."""
+    if (folder / problems.FILE).exists():
+        return problems.read(folder.absolute())
+    named = folder.parent == problems.FOLDER and folder.name in problems.names()
+    return problems.find(folder.name if named else headers.DEFAULT_PROBLEM)
 
 
 def full_name(of: Problem, name: str) -> str:
@@ -309,8 +315,12 @@ def full_name(of: Problem, name: str) -> str:
 
 
 def variant_folder(name: str) -> Path:
-    """The folder of a variant by its full name."""
-    return problems.FOLDER / (name.rpartition("/")[0] or headers.DEFAULT_PROBLEM)
+    """The folder of a variant by its full name: the project's, unless only the library has a file of that name."""
+    of, _, stem = name.rpartition("/")
+    own, *library = (folder / (of or headers.DEFAULT_PROBLEM) for folder in problems.FOLDERS)
+    if library and not any((own / f"{stem}{ending}").is_file() for ending in _ENDINGS):
+        return next((folder for folder in library if any(folder.glob(f"{stem}.*"))), own)
+    return own
 
 
 def read(name: str, folder: Path | None = None) -> Variant:
@@ -318,7 +328,7 @@ def read(name: str, folder: Path | None = None) -> Variant:
     go on."""
     folder = folder or variant_folder(name)
     name = name.rpartition("/")[2]
-    cuda, cpp, python, facts = (_file(folder / f"{name}{ending}") for ending in (".cu", ".cpp", ".py", ".yaml"))
+    cuda, cpp, python, facts = (_file(folder / f"{name}{ending}") for ending in _ENDINGS)
     host = sources.read_python(python) if python else sources.Source("", "")
     imported = list(sources.with_imports(python))[1:] if python else []
     compiled = cuda or cpp
@@ -435,7 +445,7 @@ def _file(path: Path) -> Path | None:
 def _is_source(path: Path) -> bool:
     """Whether a file in the variants' folder belongs to a variant. Raises UserError where its name could not even be
     shown; hidden files, folders, pipes and links to nothing are nobody's variant."""
-    if path.suffix not in (".cu", ".cpp", ".py", ".yaml") or path.name.startswith(".") or not path.is_file():
+    if path.suffix not in _ENDINGS or path.name.startswith(".") or not path.is_file():
         return False
     if path.name == problems.FILE or path.name == REFERENCE:
         return False
@@ -445,12 +455,19 @@ def _is_source(path: Path) -> bool:
 
 
 def discover(folder: Path | None = None) -> dict[str, Variant]:
-    """Every variant by full name, each after the one that it builds on: of a folder, or of every problem's."""
+    """Every variant by full name, each after the one that it builds on: of a folder, or of every problem's. A file of
+    the project takes the place of the library's of the same name."""
     if folder is None:
-        folders = [problems.FOLDER / name for name in problems.names() if (problems.FOLDER / name).is_dir()]
-        return {name: one for each in folders for name, one in discover(each).items()}
-    stems = sorted({path.stem for path in folder.iterdir() if _is_source(path)})
-    every = {one.name: one for one in (read(stem, folder) for stem in stems)}
+        groups = [[root / name for root in problems.FOLDERS if (root / name).is_dir()] for name in problems.names()]
+        return {name: one for group in groups for name, one in _discover(group).items()}
+    return _discover([folder])
+
+
+def _discover(folders: Sequence[Path]) -> dict[str, Variant]:
+    """The variants of one problem, by full name."""
+    sources_of = {folder: {path.stem for path in folder.iterdir() if _is_source(path)} for folder in reversed(folders)}
+    stems = {stem: folder for folder, there in sources_of.items() for stem in there}
+    every = {one.name: one for one in (read(stem, stems[stem]) for stem in sorted(stems))}
     names = list(every)
     ordered: dict[str, Variant] = {}
 

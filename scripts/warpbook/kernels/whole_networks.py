@@ -26,17 +26,17 @@ from typing import Any
 import yaml
 
 from warpbook.common.errors import UserError
-from warpbook.common.files import PROJECT
-from warpbook.kernels import headers, sources, variants
+from warpbook.common.files import PACKAGE, both_folders, find_file
+from warpbook.kernels import headers, sources
 from warpbook.kernels.headers import Header
 from warpbook.problems.networks import Network
 
 PROBLEM = "network"
 """The problem that a whole network is a case of."""
 
-FOLDER = PROJECT / "kernels" / PROBLEM
-INCLUDED_FROM = (FOLDER, variants.FOLDER, PROJECT / "scripts/warpbook/harness")
-IMPORTED_FROM = (FOLDER, variants.FOLDER, sources.INCLUDE)
+FOLDERS = both_folders(f"kernels/{PROBLEM}")
+IMPORTED_FROM = (*FOLDERS, *both_folders(f"kernels/{headers.DEFAULT_PROBLEM}"), *sources.INCLUDES)
+INCLUDED_FROM = (*IMPORTED_FROM, PACKAGE / "harness")
 
 Call = Callable[[Any, Any, Any], None]
 
@@ -64,7 +64,7 @@ class Implementation:
         """Its own files, those that they include, and launchers that they import."""
         found = list(sources.with_imports(self.launcher, IMPORTED_FROM))
         kernels = [
-            path.with_suffix(".cu") for path in found if path.parent == FOLDER and path.with_suffix(".cu").exists()
+            path.with_suffix(".cu") for path in found if path.parent in FOLDERS and path.with_suffix(".cu").exists()
         ]
         included = [each for path in kernels for each in (path, *_inline_includes(path).files)]
         return list(dict.fromkeys([*found, *included]))
@@ -72,7 +72,7 @@ class Implementation:
     @cached_property
     def cuda_source(self) -> Path | None:
         """The .cu that its kernels are compiled from; None for a library's user."""
-        return next((path for path in self.files if path.suffix == ".cu" and path.parent == FOLDER), None)
+        return next((path for path in self.files if path.suffix == ".cu" and path.parent in FOLDERS), None)
 
     @cached_property
     def constants(self) -> dict[str, int]:
@@ -138,12 +138,12 @@ class Implementation:
 
 def names() -> list[str]:
     """Names of the implementations that are here."""
-    return sorted(path.stem for path in FOLDER.glob("*.py") if not path.name.startswith("."))
+    return sorted({path.stem for folder in FOLDERS for path in folder.glob("*.py") if not path.name.startswith(".")})
 
 
 def read(name: str) -> Implementation:
     """One implementation. What cannot be read makes one with a `read_error`, so that the others go on."""
-    launcher = FOLDER / f"{name}.py"
+    launcher = find_file(f"{name}.py", FOLDERS)
     kernels = launcher.with_suffix(".cu")
     python = sources.read_python(launcher)
     described = sources.read_cuda(kernels) if kernels.exists() else python

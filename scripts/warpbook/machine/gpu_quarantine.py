@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from warpbook.common import parent_process
-from warpbook.common.files import PROJECT, atomic_write
+from warpbook.common.files import PACKAGE, atomic_write
 from warpbook.machine import host
 from warpbook.machine.cuda_devices import Device
 from warpbook.runs import run_parts
@@ -67,7 +67,7 @@ def quarantine_if_faulty(gpu: Device, part: str, before: int | None = None) -> b
 
 def diagnose(gpu: Device, before: int | None) -> str:
     """What is wrong with the visible GPU, which had so many errors in memory before; empty where nothing is."""
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts")}
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
     process = subprocess.Popen([sys.executable, "-c", TRIES], stdout=subprocess.PIPE, text=True, env=environment)
     try:
         if words := process.communicate(timeout=ANSWER_TIMEOUT_S)[0].strip():

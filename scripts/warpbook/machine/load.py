@@ -5,6 +5,8 @@ import re
 import time
 from pathlib import Path
 
+from warpbook.common.files import COMMAND
+
 WINDOW_S = 0.25
 """The kernel counts in ticks of 10 ms: over a shorter time its count is no measure of the processors."""
 
@@ -62,5 +64,5 @@ class LoadMeter:
             return ""
         return (
             f"busy machine: other programs kept {others:.2g} of {len(self._processors)} processors busy; close them and "
-            "measure again: snakemake --cores 1 report --forcerun run_program (tolerated_load in config.yaml)"
+            f"measure again: {COMMAND} report --forcerun run_program (tolerated_load in config.yaml)"
         )

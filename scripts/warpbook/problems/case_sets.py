@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from warpbook.common.errors import UserError, nearest_name
-from warpbook.common.files import PROJECT
+from warpbook.common.files import find_file
 from warpbook.problems import networks, problem
 from warpbook.problems.networks import Network
 from warpbook.problems.problem import Case, Problem
@@ -97,7 +97,7 @@ def read_rows(file: str) -> list[dict[str, int | str | bool]]:
     Its path begins at the project's folder. Raises ValueError with the reason where there are none.
     """
     try:
-        with (PROJECT / file).open(newline="", encoding="utf-8-sig") as opened:
+        with find_file(file).open(newline="", encoding="utf-8-sig") as opened:
             rows = list(csv.DictReader(opened, restkey="", strict=True))
     except (OSError, csv.Error, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error

@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 
 from warpbook.common.errors import UserError
-from warpbook.common.files import PROJECT
+from warpbook.common.files import find_file
 from warpbook.problems.networks import Network
 
 
 def paths(network: Network) -> list[Path]:
     """The files of its images and of their labels; none of a network on Fashion-MNIST."""
-    return [PROJECT / name for name in (network.input.data, network.input.labels) if name]
+    return [find_file(name) for name in (network.input.data, network.input.labels) if name]
 
 
 def read(network: Network) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Annotated, Any, Literal, NamedTuple
@@ -18,7 +18,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from warpbook.common.errors import UserError, nearest_name
-from warpbook.common.files import PROJECT
+from warpbook.common.files import LIBRARY, PROJECT, find_file
 from warpbook.common.quick_yaml import load_yaml
 from warpbook.common.validation import explain, validate
 from warpbook.problems import onnx_models
@@ -204,7 +204,7 @@ class Description(_NetworkModel):
             raise ValueError(f"input.{known[0]} is what {content['onnx']} says; leave it out")
         try:
             layers_only = content.get("layers_only") in (True, "true", "True")
-            read = onnx_models.read(PROJECT / str(content["onnx"]), layers_only)
+            read = onnx_models.read(find_file(str(content["onnx"])), layers_only)
         except UserError as error:
             raise ValueError(str(error)) from None
         return {**content, "input": {**said, **read.input} if isinstance(said, dict) else said, "layers": read.layers}
@@ -511,9 +511,30 @@ def configuration() -> tuple[str, Callable[[str], Any]]:
         return given, json.loads
     path = PROJECT / "config.yaml"
     try:
-        return path.read_text(), load_yaml
+        return path.read_text(), _parse_project
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error}") from error
+
+
+def _parse_project(text: str) -> Any:
+    return with_library(load_yaml(text))
+
+
+def with_library(values: Any) -> Any:
+    """A project's configuration, completed: it changes the library's, key by key. `report` and `stream` are its own; of
+    the library's studies there are only those that it changes, or that `study` names."""
+    if LIBRARY == PROJECT or not isinstance(values, Mapping):
+        return values
+    library = load_yaml((LIBRARY / "config.yaml").read_text())
+    kept = {*map(str.strip, str(values.get("study", "")).split(",")), *(values.get("studies") or {})}
+    library["studies"] = {name: study for name, study in library["studies"].items() if name in kept}
+    return _changed({key: value for key, value in library.items() if key not in ("report", "stream")}, values)
+
+
+def _changed(known: Any, changes: Any) -> Any:
+    if not isinstance(known, Mapping) or not isinstance(changes, Mapping):
+        return changes
+    return {**known, **{key: _changed(known.get(key), value) for key, value in changes.items()}}
 
 
 def all_networks() -> dict[str, Network]:

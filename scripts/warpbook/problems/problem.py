@@ -22,12 +22,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from warpbook.common import expressions
 from warpbook.common.errors import UserError, nearest_name
 from warpbook.common.expressions import Expression
-from warpbook.common.files import PROJECT, new_module
+from warpbook.common.files import PROJECT, both_folders, display_path, new_module
 from warpbook.common.quick_yaml import load_yaml
 from warpbook.common.validation import explain, validate
 
 FOLDER = PROJECT / "kernels"
-SHIPPED = Path(__file__).resolve().parents[3] / "kernels"
+FOLDERS = both_folders("kernels")
 """The problems that come with this code, for a project that has none of its own."""
 FILE = "problem.py"
 SIZE = "size"
@@ -244,7 +244,9 @@ class Problem:
             if key not in self.facts.extents:
                 raise ValueError(f"{key!r} is no extent of {self.name}: {nearest_name(key, list(self.facts.extents))}")
             expressions.check(key, [text], {SIZE})
-        return Case(self, name, tuple(extents.items()), frozenset(optional))
+        # In the problem's order, whatever order a study lists them in: it is part of what identifies recorded results.
+        given = tuple((key, extents[key]) for key in self.facts.extents if key in extents)
+        return Case(self, name, given, frozenset(optional))
 
     @property
     def ragged(self) -> list["Case"]:
@@ -269,9 +271,9 @@ class Problem:
         try:
             execute(module)
         except Exception as error:
-            raise UserError(f"{_display_path(path)} does not import: {type(error).__name__}: {error}") from error
+            raise UserError(f"{display_path(path)} does not import: {type(error).__name__}: {error}") from error
         if not callable(getattr(module, "reference", None)):
-            raise UserError(f"{_display_path(path)} has no function `reference`; write the problem in float64 there")
+            raise UserError(f"{display_path(path)} has no function `reference`; write the problem in float64 there")
         return module
 
 
@@ -441,7 +443,7 @@ def compute(case: Case, inputs: Mapping[str, Any], xp: Any, function: str = "ref
     for name in problem.outputs:
         shape = tuple(getattr(outputs.get(name), "shape", ()))
         if name not in outputs or shape != case.shape(name):
-            where = _display_path(problem.folder / FILE)
+            where = display_path(problem.folder / FILE)
             raise UserError(
                 f"{where}: `{function}` gives {name} of shape {shape}, and the facts say {case.shape(name)}"
             )
@@ -462,16 +464,16 @@ def read(folder: Path) -> Problem:
         docstring = ast.get_docstring(ast.parse(text))
         content = load_yaml(docstring or "")
     except OSError as error:
-        raise UserError(f"{_display_path(path)} cannot be read: {error.strerror}") from error
+        raise UserError(f"{display_path(path)} cannot be read: {error.strerror}") from error
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        raise UserError(f"{_display_path(path)}{line}: {getattr(error, 'msg', error)}") from error
+        raise UserError(f"{display_path(path)}{line}: {getattr(error, 'msg', error)}") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1} of its docstring" if mark else ""
-        raise UserError(f"{_display_path(path)}{where}: {getattr(error, 'problem', error)}") from error
+        raise UserError(f"{display_path(path)}{where}: {getattr(error, 'problem', error)}") from error
     if not isinstance(content, dict):
-        raise UserError(f"{_display_path(path)}: its docstring is not YAML of the form `key: value`")
+        raise UserError(f"{display_path(path)}: its docstring is not YAML of the form `key: value`")
     try:
         facts = validate(Facts, content)
         problem = Problem(folder.name, folder, facts)
@@ -482,15 +484,15 @@ def read(folder: Path) -> Problem:
     except ValidationError as error:
         lines = explain(error, Facts)
         several = "".join(f"\n  {line}" for line in lines)
-        raise UserError(f"{_display_path(path)}:{several if len(lines) > 1 else f' {lines[0]}'}") from error
+        raise UserError(f"{display_path(path)}:{several if len(lines) > 1 else f' {lines[0]}'}") from error
     except ValueError as error:
-        raise UserError(f"{_display_path(path)}: {error}") from error
+        raise UserError(f"{display_path(path)}: {error}") from error
     return problem
 
 
 def files() -> list[Path]:
     """The files of the problems that are here."""
-    return sorted({path for folder in (FOLDER, SHIPPED) for path in folder.glob(f"*/{FILE}")})
+    return sorted({path for folder in FOLDERS for path in folder.glob(f"*/{FILE}")})
 
 
 def names() -> list[str]:
@@ -500,11 +502,7 @@ def names() -> list[str]:
 
 def find(name: str) -> Problem:
     """The problem called `name`; UserError with the nearest valid name when there is none."""
-    for folder in (FOLDER, SHIPPED):
+    for folder in FOLDERS:
         if (folder / name / FILE).exists():
             return read(folder / name)
     raise UserError(f"no problem is called {name!r}: {nearest_name(name, names())}")
-
-
-def _display_path(path: Path) -> str:
-    return str(path.relative_to(PROJECT)) if path.is_relative_to(PROJECT) else str(path)

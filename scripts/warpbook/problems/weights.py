@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from warpbook.common.errors import UserError, first_line, nearest_name
-from warpbook.common.files import PROJECT, atomic_write, sha256
+from warpbook.common.files import atomic_write, both_folders, find_file, sha256
 from warpbook.problems import onnx_models
 from warpbook.problems.layers import PoolLayer
 from warpbook.problems.networks import Network
 
-FOLDER = PROJECT / "weights"
+FOLDERS = both_folders("weights")
 
 
 def choose_set(network: Network, weight_set: str | None) -> str:
@@ -44,13 +44,13 @@ def choose_set(network: Network, weight_set: str | None) -> str:
 def weights_path(network: Network, weight_set: str) -> Path:
     """The file of a set of weights."""
     if network.description.onnx:
-        return PROJECT / network.description.onnx
-    return FOLDER / f"{network.model(choose_set(network, weight_set))}.npz"
+        return find_file(network.description.onnx)
+    return find_file(f"{network.model(choose_set(network, weight_set))}.npz", FOLDERS)
 
 
 def readable(network: Network) -> list[Path]:
     """What a process must be able to read for a network's weights: their folder, and the file that brings them."""
-    return [FOLDER, *([PROJECT / network.description.onnx] if network.description.onnx else [])]
+    return [*FOLDERS, *([find_file(network.description.onnx)] if network.description.onnx else [])]
 
 
 def available_sets(network: Network) -> list[str]:

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 
 from warpbook.common import statistics, units
+from warpbook.common.files import COMMAND, LIBRARY, PROJECT
 from warpbook.common.statistics import Estimate
 from warpbook.report.comparison import NOT_COMPARABLE, ComparedChange, Comparison, is_doubtful
 from warpbook.report.escaping import code
@@ -32,7 +33,9 @@ def notes(compared: Comparison) -> str:
 def _heading(compared: Comparison) -> str:
     """Which runs these are, and the command that shows all of it."""
     names = [catalog.command_name(run) for run in (compared.base, compared.head)]
-    command = f"snakemake --cores 1 compare --config base={shlex.quote(names[0])} head={shlex.quote(names[1])}"
+    base, head = map(shlex.quote, names)
+    in_clone = LIBRARY == PROJECT
+    command = f"{COMMAND} compare --config base={base} head={head}" if in_clone else f"{COMMAND} compare {base} {head}"
     return f"{code(compared.head.run_id)} held against {code(compared.base.run_id)}. All of it: {code(command)}\n"
 
 

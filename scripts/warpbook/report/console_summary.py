@@ -4,12 +4,15 @@ from collections import Counter
 from pathlib import Path
 
 from warpbook.common import units
+from warpbook.common.files import COMMAND, LIBRARY, PROJECT
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import INCONCLUSIVE, Evidence
 from warpbook.report.views import cell_markup
 
-SNAKEMAKE = ".venv/bin/snakemake --cores 1"
-MEASURE = ".venv/bin/snakemake --cores all archive --config study=all"
+IN_CLONE = LIBRARY == PROJECT
+RUN = f".venv/bin/{COMMAND}" if IN_CLONE else COMMAND
+MEASURE = ".venv/bin/snakemake --cores all archive --config study=all" if IN_CLONE else f"{COMMAND} archive"
+NEW = ".venv/bin/python scripts/new.py" if IN_CLONE else f"{COMMAND} new"
 MOST_NAMED = 5
 MOST_CHARACTERS = 160
 
@@ -80,7 +83,7 @@ def _left_out(ev: Evidence) -> list[str]:
     """What the report lacks, each reason once, with the command that adds it."""
     lines = []
     if why := ev.missing_reason("cpu"):
-        lines.append(f"left out: CPU times, {why}; to add them: {SNAKEMAKE} report --config study={ev.name} cpu=live")
+        lines.append(f"left out: CPU times, {why}; to add them: {RUN} report --config study={ev.name} cpu=live")
     alike: dict[tuple[str, str, str], list[str]] = {}
     for row in ev.problems.of_variants.to_dict("records"):
         reason = _short(str(row["reason"]).replace(str(row["variant"]), "it"))
@@ -95,9 +98,9 @@ def _left_out(ev: Evidence) -> list[str]:
 
 def _remedy(ev: Evidence, device: str, status: str) -> str:
     if status not in ("stale", "not_measured", "refused"):
-        return f"after a correction: {SNAKEMAKE} check"
+        return f"after a correction: {RUN} check"
     if device == "cpu":
-        return f"to measure: {SNAKEMAKE} report --config study={ev.name} cpu=live"
+        return f"to measure: {RUN} report --config study={ev.name} cpu=live"
     return f"to measure, on a machine with an NVIDIA GPU: {MEASURE}"
 
 
@@ -112,8 +115,8 @@ def _next_command(ev: Evidence) -> str:
     broken = problems[~problems.status.isin(["unsupported", "stale", "not_measured", "refused"])]
     if len(broken):
         variant = ev.plan.variants[str(broken.variant.iloc[0])]
-        return f"{SNAKEMAKE} check  # after a correction of kernels/{variant.problem.name}/{variant.stem}"
-    again = f"{SNAKEMAKE} report --config study={ev.name}"
+        return f"{RUN} check  # after a correction of kernels/{variant.problem.name}/{variant.stem}"
+    again = f"{RUN} report --config study={ev.name}"
     lacking = set(problems.device[problems.status.isin(["stale", "not_measured"])])
     if "gpu" in lacking and ev.config.gpu == "none":
         return f"{again} gpu=auto  # adds GPU times"
@@ -122,10 +125,10 @@ def _next_command(ev: Evidence) -> str:
     if ev.missing_reason("cpu"):
         return f"{again} cpu=live  # adds this machine's CPU times"
     if ev.gpu_run is ev.local and ev.local.path.is_dir():
-        return f"{SNAKEMAKE} archive  # keeps this run"
+        return f"{RUN} archive  # keeps this run"
     if ev.study.variants:
         cases = ev.config.case_set_name(ev.name)
         for name, study in ev.config.studies.items():
             if ev.config.case_set_name(name) == cases and not (study.variants or study.course):
-                return f"{SNAKEMAKE} report --config study={name}  # compares every kernel on these {ev.case_word}s"
-    return f".venv/bin/python scripts/new.py kernel mine --problem {ev.problem.name}  # starts a kernel of yours"
+                return f"{RUN} report --config study={name}  # compares every kernel on these {ev.case_word}s"
+    return f"{NEW} kernel mine --problem {ev.problem.name}  # starts a kernel of yours"

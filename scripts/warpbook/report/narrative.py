@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from warpbook.common import units
 from warpbook.common.errors import UserError, nearest_name
-from warpbook.common.files import PROJECT
+from warpbook.common.files import both_folders, find_file
 from warpbook.common.supervision import VariantFailure, limit_resources, run_supervised
 from warpbook.profiling import counters
 from warpbook.report import escaping
@@ -25,7 +25,7 @@ from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.views import launch_overhead
 from warpbook.runs import tables
 
-FOLDER = PROJECT / "reports" / "narrative"
+FOLDERS = both_folders("reports/narrative")
 NOT_MEASURED = "(not measured)"
 MOST_MISSING = 5
 """Values that a text may lack and still be read."""
@@ -117,12 +117,12 @@ class Figures:
                 raise UserError(f"{name!r} is not known: {nearest_name(name, known)}")
 
 
-def render_narrative(ev: Evidence, folder: Path = FOLDER) -> Markup:
+def render_narrative(ev: Evidence, folder: Path | None = None) -> Markup:
     """A study's text as HTML; a sentence that says so where there is none.
 
     Raises UserError with file and line for a name that does not exist and for broken syntax.
     """
-    path = folder / f"{ev.name}.md"
+    path = folder / f"{ev.name}.md" if folder else find_file(f"{ev.name}.md", FOLDERS)
     if ev.texts_left_out:
         return Markup("<p>The authors' discussion is left out: the summary says why.</p>")
     if not path.exists():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from warpbook.common.errors import UserError
-from warpbook.common.files import PROJECT, scratch_folder
+from warpbook.common.files import LIBRARY, scratch_folder
 from warpbook.common.supervision import VariantFailure, limit_resources, run_supervised
 from warpbook.runs import archive_reader, schema, tables
 from warpbook.runs.catalog import Run
@@ -22,7 +22,7 @@ from warpbook.runs.catalog import Run
 if TYPE_CHECKING:
     from weasyprint.urls import URLFetcher
 
-REPORTS = PROJECT / "reports"
+REPORTS = LIBRARY / "reports"
 
 VARIANT = "pdf/a-3a"
 

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from warpbook.common import units, version
 from warpbook.common.errors import UserError
-from warpbook.common.files import PROJECT
+from warpbook.common.files import LIBRARY, both_folders
 from warpbook.config.course_term import Term
 from warpbook.report import escaping
 from warpbook.report.comparison import Comparison
@@ -30,7 +30,7 @@ from warpbook.report.views.cell_markup import code_spans, data_uri
 from warpbook.report.views.deliverables import SUPPLEMENT
 from warpbook.report.views.run_archive import Overview
 
-FOLDER = PROJECT / "reports"
+FOLDER = LIBRARY / "reports"
 
 CREDITS = """<p class="credits">Within this page: Panzoom 4.6.2, by Timmy Willison and other contributors, MIT licence,
 which zooms its timelines; IBM Plex, by IBM, SIL Open Font License.</p>
@@ -66,7 +66,9 @@ class Headings:
 
 def templates(autoescape: bool = True) -> Environment:
     """The environment of every template: undefined names raise, and what the macros call is here."""
-    env = Environment(loader=FileSystemLoader(FOLDER), undefined=StrictUndefined, autoescape=autoescape)
+    env = Environment(
+        loader=FileSystemLoader(both_folders("reports")), undefined=StrictUndefined, autoescape=autoescape
+    )
     env.filters |= {"coded": code_spans, "data_uri": data_uri, "enumerated": units.join_all}
     env.globals["version"] = version.VERSION
     return env

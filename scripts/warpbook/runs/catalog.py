@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from warpbook.common.errors import UserError, nearest_name
+from warpbook.common.files import PROJECT, twin
 from warpbook.runs import archive_reader, tables
 from warpbook.runs.manifest import FORMAT, Record
 from warpbook.runs.schema import Table
@@ -121,26 +122,28 @@ def open_run(path: Path) -> Run:
     return Run(path, record)
 
 
-def archived_paths(folder: Path = ARCHIVES) -> list[Path]:
-    """Paths of the archived runs, without the archives of the profilers' files."""
-    return sorted(path for path in folder.glob("*.zip") if not path.name.endswith(".profiles.zip"))
+def archived_paths(folder: Path | None = None) -> list[Path]:
+    """Paths of the archived runs of a folder, else of the project and then of the library, without the archives of the
+    profilers' files."""
+    folders = [folder] if folder else [ARCHIVES, *twin(PROJECT / ARCHIVES)]
+    there = {path.name: path for each in reversed(folders) for path in each.glob("*.zip")}
+    return [there[name] for name in sorted(there) if not name.endswith(".profiles.zip")]
 
 
-def find_archived(run_id: str, key: str, folder: Path = ARCHIVES, words: tuple[str, ...] = ()) -> Run:
+def find_archived(run_id: str, key: str, folder: Path | None = None, words: tuple[str, ...] = ()) -> Run:
     """The archived run of that id; UserError with the nearest id, or word that `key` may be, when there is none."""
-    path = folder / f"{run_id}.zip"
-    if not path.exists():
-        known = [other.stem for other in archived_paths(folder)]
+    known = {path.stem: path for path in archived_paths(folder)}
+    if run_id not in known:
         raise UserError(f"{key}: no archived run is called {run_id!r}: {nearest_name(run_id, [*words, *known])}")
-    return open_run(path)
+    return open_run(known[run_id])
 
 
-def command_name(run: Run, folder: Path = ARCHIVES) -> str:
+def command_name(run: Run, folder: Path | None = None) -> str:
     """A run's name on a command line: its id if it is archived, else its path."""
-    return run.run_id if (folder / f"{run.run_id}.zip").exists() else str(run.path)
+    return run.run_id if run.run_id in {path.stem for path in archived_paths(folder)} else str(run.path)
 
 
-def gpu_runs(folder: Path = ARCHIVES) -> list[Run]:
+def gpu_runs(folder: Path | None = None) -> list[Run]:
     """Archived runs with a GPU, the newest last; those that cannot be read are left out."""
     found = []
     for path in archived_paths(folder):
@@ -149,7 +152,7 @@ def gpu_runs(folder: Path = ARCHIVES) -> list[Run]:
     return sorted((run for run in found if run.gpu), key=lambda run: str(run.record["ended"]))
 
 
-def runs_of_other_models(run: Run, network: str, folder: Path = ARCHIVES) -> list[Run]:
+def runs_of_other_models(run: Run, network: str, folder: Path | None = None) -> list[Run]:
     """The newest sound archived run of each GPU model other than a run's, with a network of the same shapes, timed
     under the same protocol."""
     found: dict[str, Run] = {}
@@ -162,14 +165,14 @@ def runs_of_other_models(run: Run, network: str, folder: Path = ARCHIVES) -> lis
     return list(found.values())
 
 
-def earlier_runs_of_model(run: Run, network: str, folder: Path = ARCHIVES) -> list[Run]:
+def earlier_runs_of_model(run: Run, network: str, folder: Path | None = None) -> list[Run]:
     """The sound archived runs of a run's GPU model that ended before it, with a network of the same shapes, timed under
     the same protocol, the newest first."""
     older = (one for one in _earlier_runs(run, network, folder) if one.device_name("gpu") == run.device_name("gpu"))
     return [proven for one in older if _is_comparable(run, one, network) and (proven := _verify(one))]
 
 
-def find_newest(network: str, folder: Path = ARCHIVES) -> tuple[Run | None, list[str]]:
+def find_newest(network: str, folder: Path | None = None) -> tuple[Run | None, list[str]]:
     """The newest archived run with a GPU that holds a network, and why others were passed over."""
     usable, refused = _runs_with_network(network, folder)
     for run in usable:
@@ -179,12 +182,12 @@ def find_newest(network: str, folder: Path = ARCHIVES) -> tuple[Run | None, list
     return None, refused
 
 
-def run_before(run: Run, network: str, folder: Path = ARCHIVES) -> Run | None:
+def run_before(run: Run, network: str, folder: Path | None = None) -> Run | None:
     """The newest archived run with a GPU that holds a network and ended before `run`; None where there is none."""
     return next((proven for one in _earlier_runs(run, network, folder) if (proven := _verify(one))), None)
 
 
-def _earlier_runs(run: Run, network: str, folder: Path) -> list[Run]:
+def _earlier_runs(run: Run, network: str, folder: Path | None) -> list[Run]:
     """Archived runs with a GPU that hold a network and ended before `run`, the newest first."""
     return [one for one in _runs_with_network(network, folder)[0] if one.record["ended"] < run.record["ended"]]
 
@@ -195,7 +198,7 @@ def _is_comparable(run: Run, other: Run, network: str) -> bool:
     return bool(held[0] and held[0] == held[1] and run.record["protocol"] == other.record["protocol"])
 
 
-def _runs_with_network(network: str, folder: Path) -> tuple[list[Run], list[str]]:
+def _runs_with_network(network: str, folder: Path | None) -> tuple[list[Run], list[str]]:
     """Archived runs with a GPU that hold a network, newest first, and why others cannot be read."""
     usable, refused = [], []
     for path in archived_paths(folder):

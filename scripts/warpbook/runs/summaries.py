@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from warpbook.common import statistics
+from warpbook.common.files import COMMAND
 from warpbook.common.intervals import covered_length
 from warpbook.common.statistics import Estimate
 from warpbook.kernels import lower_bounds, variants
@@ -80,7 +81,7 @@ def summarize_series(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataF
             if place["device"] == "cpu":
                 cause = (
                     "other programs kept the CPU busy (tolerated_load in config.yaml); close them and measure again: "
-                    "snakemake --cores 1 report --forcerun measure_variant"
+                    f"{COMMAND} report --forcerun measure_variant"
                 )
             reason = f"{NONE_SOUND} {len(series)} samples is a figure: {cause}"
         bound: dict[str, float | None] = {"method_bound_ms": None, "fp32_bound_ms": None}

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from warpbook.common.files import PROJECT
+from warpbook.common.files import LIBRARY, PACKAGE, display_path, from_project
 from warpbook.runs.schema import Table
 
-SCRIPTS = PROJECT / "scripts"
+SCRIPTS = LIBRARY / "scripts"
 
 PRESENTING = {
     "warpbook.runs.tables": "meanings are words; columns and types are a parameter of the rules that write them",
@@ -29,6 +29,11 @@ ELSEWHERE = {
     "gpu": {*EMULATOR},
 }
 """Modules that a job on a device does not load, though its program could."""
+
+
+def program(name: str) -> str:
+    """A program of `scripts/`, as the commands of the rules name it."""
+    return from_project(SCRIPTS / name)
 
 
 def inputs_for(program: str, device: str = "", presenting: bool = False) -> list[str]:
@@ -51,10 +56,11 @@ def all_code() -> list[str]:
         "reports/*.j2",
         "reports/*.js",
     )
-    files = (path for kind in kinds for path in PROJECT.glob(kind) if path.is_file() and path.suffix != ".pyc")
+    files = [path for kind in kinds for path in LIBRARY.glob(kind)]
+    files += PACKAGE.glob("**/*.*") if not PACKAGE.is_relative_to(SCRIPTS) else []
     left_out = ("reports/out", "reports/runs", "reports/narrative", "reports/published", "reports/answers")
-    named = sorted(str(path.relative_to(PROJECT)) for path in files)
-    return [name for name in named if not name.startswith(left_out)]
+    code = {path for path in files if path.is_file() and path.suffix != ".pyc"}
+    return sorted(from_project(path) for path in code if not display_path(path).startswith(left_out))
 
 
 def column_types(*written: Table) -> dict[str, dict[str, str]]:
@@ -72,13 +78,14 @@ def _paths(program: Path, without: frozenset[str]) -> list[str]:
             reached.add(path)
             if path.suffix == ".py":
                 ahead.append(path)
-    return sorted(str(path.relative_to(PROJECT)) for path in reached - {program})
+    return sorted(from_project(path) for path in reached - {program})
 
 
 @cache
 def module_path(name: str) -> Path | None:
     """The file of a module of this project by its dotted name; None for a library's, or a name within a module."""
-    path = SCRIPTS / name.replace(".", "/")
+    package = name.partition(".")[0] == PACKAGE.name
+    path = (PACKAGE.parent if package else SCRIPTS) / name.replace(".", "/")
     return next((file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file()), None)
 
 

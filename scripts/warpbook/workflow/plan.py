@@ -1,12 +1,13 @@
 """The plan of a command: what it measures, and where its GPU figures come from. Made before any job runs."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from warpbook.common.errors import UserError, nearest_name
+from warpbook.common.files import LIBRARY, PROJECT
 from warpbook.config.settings import Config, Study, Target, load
 from warpbook.kernels import ece408, variants, whole_networks
 from warpbook.kernels.variants import Variant, full_name
@@ -344,7 +345,23 @@ def from_config(values: Mapping[str, Any]) -> Plan:
                     f"config.yaml:\n  {place}: {study.sizes[-1]} is outside 1 to {len(images)}, the images of "
                     f"{study.network}"
                 )
-    return build(config, known)
+    return _with_wanted_variants(build(config, known))
+
+
+def _with_wanted_variants(every: Plan) -> Plan:
+    """A plan with the project's variants and, of the library's, those that its studies name and what all these build
+    on. A study that names none is about the project's variants of its problem; about the library's where it has none,
+    unless it is of a submission."""
+    if LIBRARY == PROJECT:
+        return every
+    wanted = {name for name, one in every.variants.items() if one.own}
+    for name, study in every.config.chosen_studies.items():
+        built_in = set() if study.course else set(every.problem_variants(every.config.case_set_name(name)))
+        timeline = [study.timeline.variant] if study.timeline else []
+        wanted.update(study.variants or (set() if built_in & wanted else built_in), study.programs or (), timeline)
+        wanted.update(study.show_profile_of, filter(None, [study.first_kernel]))
+    wanted.update(every.config.stream.variants.values())
+    return replace(every, variants={name: every.variants[name] for name in every.with_baselines(wanted)})
 
 
 def build(config: Config, known: dict[str, Variant] | None = None) -> Plan:

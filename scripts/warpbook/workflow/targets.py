@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from warpbook.common.files import PROJECT
+from warpbook.common.files import both_folders, from_project
 from warpbook.kernels import whole_networks
 from warpbook.kernels.variants import Variant
 from warpbook.machine import available_profilers
@@ -41,7 +41,7 @@ class WholeNetworks:
 
     def sources(self, name: str) -> list[str]:
         """Files of an implementation."""
-        return [str(path.relative_to(PROJECT)) for path in whole_networks.read(name).files]
+        return [from_project(path) for path in whole_networks.read(name).files]
 
     def files_for(self, name: str) -> list[str]:
         """Files of an implementation, and of what it builds on, which is timed in turn with it."""
@@ -208,7 +208,7 @@ class Targets:
 
     def sources(self, variant: str) -> list[str]:
         """Source files of a variant."""
-        return [str(path.relative_to(PROJECT)) for path in self.plan.variants[variant].files]
+        return [from_project(path) for path in self.plan.variants[variant].files]
 
     def files_for(self, variant: str) -> list[str]:
         """What a variant's measurement is made from: its source files, and its builds where it is compiled."""
@@ -250,7 +250,7 @@ class Targets:
     def weights(self, network: str, weight_set: str) -> str:
         """The file of a weight set."""
         path = weights.weights_path(self.plan.config.network(network), weight_set)
-        return str(path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path)
+        return from_project(path)
 
     def image_files(self, network: str) -> list[str]:
         """The files of a network's own images and labels."""
@@ -265,16 +265,16 @@ class Targets:
         """What a report is rendered with besides code: templates, styles, narratives, published figures."""
         words = ("narrative/*.md", "published/*.csv", "answers/*.*", "answers/*/*.*")
         endings = ("*.j2", "*/*.j2", "*/*.css", "*.js", "panzoom/*", *words)
-        files = (path for ending in endings for path in (PROJECT / "reports").glob(ending))
-        return sorted(
-            str(path.relative_to(PROJECT)) for path in files if not path.name.startswith(("compare.", "site."))
-        )
+        files = (path for folder in both_folders("reports") for ending in endings for path in folder.glob(ending))
+        return sorted(from_project(path) for path in files if not path.name.startswith(("compare.", "site.")))
 
 
 def site_templates() -> list[str]:
     """What the pages over archived runs are rendered with besides code."""
     kinds = ("site.*", "macros.html.j2", "style/*.css", "fonts/*", "*.js")
-    return sorted(str(path.relative_to(PROJECT)) for kind in kinds for path in (PROJECT / "reports").glob(kind))
+    return sorted(
+        from_project(path) for folder in both_folders("reports") for kind in kinds for path in folder.glob(kind)
+    )
 
 
 def rendered_reports() -> dict[str, int]:

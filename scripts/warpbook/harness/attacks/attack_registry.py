@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from warpbook.common.files import PROJECT
+from warpbook.common.files import LIBRARY
 from warpbook.config.settings import Measuring, ProgramRuns, SeriesPolicy
 from warpbook.harness.attacks import cheating_launchers as launchers
 from warpbook.kernels import variants
@@ -20,7 +20,7 @@ from warpbook.kernels.variants import Variant
 from warpbook.runs import tables
 from warpbook.runs.schema import Row
 
-CHECK, MEASURE = PROJECT / "scripts" / "check_variant.py", PROJECT / "scripts" / "measure_variant.py"
+CHECK, MEASURE = LIBRARY / "scripts" / "check_variant.py", LIBRARY / "scripts" / "measure_variant.py"
 STORE = "y[(((size_t)image * M + map) * H_out + row) * W_out + column] = sum;"
 FIRST = "if (image == 0 && map == 0 && row == 0 && column == 0)"
 INPUT, ROUNDED = "input[p * W + q]", "__int_as_float(__float_as_int(input[p * W + q]) & 0xFFFFE000)"
@@ -355,7 +355,7 @@ def forge(attack: Attack, folder: Path, device: str = "gpu") -> Variant:
         (folder / "mine.py").write_text(ON_CPU.format(cheat=cheat))
         return variants.read("mine", folder)
     # Launchers that cheat take x, w and y: they are tried on what every kernel computes.
-    source = _GENERAL.sub("", (variants.FOLDER / f"{attack.of}.cu").read_text())
+    source = _GENERAL.sub("", (variants.variant_folder(attack.of) / f"{attack.of}.cu").read_text())
     if attack.old not in source:
         raise ValueError(f"{attack.of}.cu does not hold {attack.old!r}")
     (folder / "mine.cu").write_text(source.replace(attack.old, attack.new, 1).replace("builds_on: direct\n", ""))

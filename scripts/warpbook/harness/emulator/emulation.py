@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from warpbook.common.errors import UserError
-from warpbook.common.files import atomic_write
+from warpbook.common.files import LIBRARY, atomic_write
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import building, cpp_compiler, ece408_worker, nvcc
 from warpbook.harness.emulator import cuda_names, translation
@@ -48,8 +48,8 @@ OWN = ("emulator.cpp", "emulator_device.cpp", "emulator_host.cpp", "emulator_run
 """All that it is linked with of ours."""
 RACES, RACE = "races.cpp", "a data race on "
 """And where data races are looked for; how it reports one."""
-CODE = Path(__file__).resolve().parents[4]
-"""The project whose code this is: those whose `scripts/` is a link to it share what it keeps."""
+CODE = LIBRARY
+"""Where projects that share this code keep what is the same for all."""
 FLAGS = (
     "-std=gnu++17", "-O1", "-g1", "-fPIC", "-w", "-fno-omit-frame-pointer",
     "-ftrack-macro-expansion=0",  # an error in one of our macros stands where a source uses it

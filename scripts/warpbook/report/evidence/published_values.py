@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from warpbook.common.files import PROJECT
+from warpbook.common.files import both_folders, find_file
 from warpbook.report.evidence.program_times import ProgramTimes
 from warpbook.report.evidence.scope import Scope
 from warpbook.report.evidence.time_series import Speedup, Times
 
-FOLDER = PROJECT / "reports" / "published"
+FOLDERS = both_folders("reports/published")
 _WEIGHTS = re.compile(r"weights: (high|low)")
 
 
@@ -38,7 +38,7 @@ class PublishedValues:
     @cached_property
     def table(self) -> pd.DataFrame:
         """A row for each figure; empty where no report stands behind the study."""
-        path = FOLDER / f"{self._scope.name}.csv"
+        path = find_file(f"{self._scope.name}.csv", FOLDERS)
         if not path.exists():
             return pd.DataFrame()
         texts = pd.read_csv(path, dtype=str, keep_default_na=False)

@@ -12,14 +12,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from warpbook.common import units
-from warpbook.common.files import PROJECT
+from warpbook.common.files import LIBRARY
 from warpbook.common.statistics import Estimate
 from warpbook.kernels.variants import Variant
 from warpbook.problems.problem import Case
 from warpbook.report.evidence import Evidence
 from warpbook.report.figures import svg_drawing
 
-FONTS = PROJECT / "reports" / "fonts"
+FONTS = LIBRARY / "reports" / "fonts"
 WIDTH_IN = 6.69  # the text's width on A4
 MOST_BESIDE, ROW_OF_MANY = 4, 3
 """So many panels stand side by side; of more, so many in a row."""

@@ -1,6 +1,7 @@
 """Why the best kernel is faster than the naive one, and what its counters suggest to try next."""
 
 from warpbook.common import statistics, units
+from warpbook.common.files import COMMAND
 from warpbook.kernels.variants import Variant
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall
@@ -60,7 +61,7 @@ def next_sentence(ev: Evidence, best: Variant) -> str:
     layer = min(far, key=lambda name: far[name])
     call = _calls(ev, best).get(layer)
     if call is None:
-        return f"Read the hardware counters of {best.stem}: snakemake --cores 1 count --config study={ev.name}"
+        return f"Read the hardware counters of {best.stem}: {COMMAND} count --config study={ev.name}"
     unit = counters.nearest_peak(call.longest)
     latency = call.longest.values[unit] < counters.LOW
     where = f"{layer} runs at {units.percent(far[layer], 0)} of its bound"

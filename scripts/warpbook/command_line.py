@@ -1,0 +1,190 @@
+"""The command `warpbook`: each subcommand runs a target of the Snakefile, or a program of scripts/, in this folder."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from warpbook.common import text_encoding, version
+from warpbook.common.files import LIBRARY, PROJECT_VARIABLE
+
+EXIT_STATUSES = """Exit status: 0 success; 1 a job failed; 2 a mistake in the command or a file.
+
+`warpbook compare`: 0 no regression, 3 regression, 4 ambiguous, 5 not comparable, 1 failure."""
+
+app = typer.Typer(
+    help="A laboratory notebook for CUDA kernels that writes itself.",
+    epilog=EXIT_STATUSES,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""Options that a subcommand does not know are Snakemake's, or the program's."""
+
+Cores = Annotated[str, typer.Option(help="processors that jobs may use")]
+StudyName = Annotated[
+    str, typer.Option(help="a study of config.yaml, several (a,b), or all; that of `study:` by default")
+]
+Changes = Annotated[
+    list[str], typer.Option("--config", metavar="KEY=VALUE", help="a key of config.yaml for this command")
+]
+
+NO_CHANGES: list[str] = []
+
+TARGETS = {
+    "report": "Make the report.\n\nreports/out/<study>.pdf, a supplement and an HTML page.",
+    "check": "Build and check every kernel.\n\nNothing is timed. Without a GPU, kernels are emulated.",
+    "measure": "Measure on this machine: results/run.",
+    "archive": "Measure, and pack the run.\n\nIt becomes reports/runs/<run>.zip.",
+    "site": "Write pages over all archived runs.\n\nThey begin with reports/out/site/index.html.",
+    "count": "Read hardware counters by Nsight Compute.",
+    "sanitize": "Run every kernel under compute-sanitizer.",
+    "stream": "Infer millions of images on all GPUs.",
+    "track": "Put all archived runs into MLflow.",
+}
+"""Targets of the Snakefile, and their effects."""
+
+
+def _execute(*command: str) -> NoReturn:
+    """Become another Python program, in this folder. Its exit status is this command's."""
+    os.environ.update({"PYTHONUTF8": "1", PROJECT_VARIABLE: os.environ.get(PROJECT_VARIABLE) or str(Path.cwd())})
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # images for containers set it; many short programs would recompile
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, *command])
+
+
+def _fail(reason: str) -> NoReturn:
+    print(f"error: {reason}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def _library() -> Path:
+    """What has the Snakefile and the programs: in a clone, the clone."""
+    here = Path.cwd()
+    return here if (here / "scripts" / "warpbook").is_dir() else LIBRARY
+
+
+def _program(name: str, *arguments: str) -> NoReturn:
+    _execute(str(_library() / "scripts" / name), *arguments)
+
+
+def _target(name: str, context: typer.Context, cores: str, changes: list[str], **settings: str) -> NoReturn:
+    """Have Snakemake make a target under settings of the configuration."""
+    if not Path("config.yaml").exists():
+        _fail("there is no config.yaml here; make a notebook folder by `warpbook init <folder>`, or change into one")
+    more = [
+        word for word in context.args if "=" in word and not word.startswith("-")
+    ]  # --config a=1 b=2, as Snakemake has it
+    named = [*changes, *more, *(f"{key}={value}" for key, value in settings.items() if value)]
+    if wrong := next((change for change in named if "=" not in change), ""):
+        _fail(f"--config {wrong}: say KEY=VALUE, as gpu=none")
+    passed = [word for word in context.args if word not in more]
+    configuration = ["--config", *named] if named else []
+    snakefile = ["--snakefile", str(_library() / "Snakefile")]
+    _execute("-m", "snakemake", *snakefile, "--cores", cores, name, *passed, *configuration)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"Warpbook {version.VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def init(
+    folder: Annotated[str, typer.Argument(help="the folder to make or to fill")],
+    problem: Annotated[str, typer.Option(help="what its first kernel computes: conv, gemm, reduce, softmax")] = "gemm",
+) -> None:
+    """Make a notebook folder.
+
+    It gets config.yaml, a first kernel, and a workflow for GitHub."""
+    _program("new.py", "notebook", folder, "--problem", problem)
+
+
+@app.command(context_settings=PASSED_ON, add_help_option=False)
+def new(context: typer.Context) -> None:
+    """Write a kernel or a problem to begin with.
+
+    For example: warpbook new kernel mine --problem gemm."""
+    _program("new.py", *context.args)
+
+
+def _add_target(name: str, effect: str) -> None:
+    def run(context: typer.Context, study: StudyName = "", cores: Cores = "all", config: Changes = NO_CHANGES) -> None:
+        _target(name, context, cores, config, study=study)
+
+    app.command(name, help=effect, context_settings=PASSED_ON)(run)
+
+
+for _name, _effect in TARGETS.items():
+    _add_target(_name, _effect)
+
+
+@app.command(context_settings=PASSED_ON)
+def compare(
+    context: typer.Context,
+    base: Annotated[str, typer.Argument(help="the run to compare with: an id of an archived run, or a path")],
+    head: Annotated[str, typer.Argument(help="the run that may be better or worse")],
+) -> None:
+    """Tell what changed between two runs.
+
+    It writes reports/out/compare.pdf. The exit status is the verdict."""
+    _program("compare_runs.py", "--base", base, "--head", head, *context.args)
+
+
+@app.command("import", context_settings=PASSED_ON, add_help_option=False)
+def import_profile(context: typer.Context) -> None:
+    """Import profiles of nvprof or Nsight.
+
+    For example: warpbook import FILE --study fa18 --variant direct --size 1000."""
+    _program("import_profile.py", *context.args)
+
+
+@app.command(context_settings=PASSED_ON)
+def submission(
+    context: typer.Context,
+    path: Annotated[str, typer.Argument(help="the folder of the submission")],
+    study: Annotated[str, typer.Option(help="its term, as sp25")],
+    cores: Cores = "all",
+    config: Changes = NO_CHANGES,
+) -> None:
+    """Report on a submission of the course ECE408."""
+    _target("submission", context, cores, config, path=path, study=study)
+
+
+@app.command(context_settings=PASSED_ON)
+def grade(
+    context: typer.Context,
+    submissions: Annotated[str, typer.Argument(help="a folder with one folder for each submission")],
+    study: Annotated[str, typer.Option(help="their term, as sp25")],
+    cores: Cores = "all",
+    config: Changes = NO_CHANGES,
+) -> None:
+    """Report on every submission of a folder."""
+    _target("grade", context, cores, config, submissions=submissions, study=study)
+
+
+@app.command()
+def doctor() -> None:
+    """Tell what this machine has and lacks.
+
+    For what is missing it names the command that brings it. The exit status is 0 if a report can be made."""
+    _program("doctor.py")
+
+
+def main() -> None:
+    text_encoding.require_utf8()
+    app()

@@ -1,0 +1,216 @@
+"""A notebook folder: what it does not have is the library's; and the command that is typed in it."""
+
+import shutil
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import new
+import warpbook
+from warpbook import command_line
+from warpbook.common import files
+from warpbook.common.errors import UserError
+from warpbook.common.files import LIBRARY, PROJECT
+from warpbook.config import settings
+from warpbook.kernels import sources, variants
+from warpbook.problems import networks, problem
+from warpbook.workflow import plan
+
+KERNEL = """/*
+title: Mine
+builds_on: tiled
+threads: [16, 16]
+grid: [ceil(n / 16), ceil(m / 16)]
+*/
+#include "async_copy.cuh"
+extern "C" __global__ void gemm(const float* a, const float* b, float* c, int m, int n, int k) {}
+"""
+STUDY = {"title": "Mine", "problem": "gemm", "cases": [{"name": "a", "m": "size", "n": 8, "k": 8}], "sizes": [8],
+         "sections": ["ladder"]}  # fmt: skip
+
+
+@pytest.fixture
+def notebook(tmp_path, monkeypatch):
+    """A notebook folder with one kernel of gemm, as the modules see it that look for files."""
+    folders = (tmp_path / "kernels", LIBRARY / "kernels")
+    monkeypatch.setattr(problem, "FOLDER", folders[0])
+    monkeypatch.setattr(problem, "FOLDERS", folders)
+    for module in (files, networks, variants, plan):
+        monkeypatch.setattr(module, "PROJECT", tmp_path)
+    (tmp_path / "kernels" / "gemm").mkdir(parents=True)
+    (tmp_path / "kernels" / "gemm" / "mine.cu").write_text(KERNEL)
+    return tmp_path
+
+
+def configured(**changes):
+    return networks.with_library({"report": {"title": "T", "authors": ["A"]}, **changes})
+
+
+def planned(monkeypatch, **changes):
+    monkeypatch.setattr(plan.cuda_devices, "visible_devices", lambda: "none here")
+    return plan.from_config(configured(**changes))
+
+
+def test_a_kernel_of_the_notebook_builds_on_a_built_in_one_and_includes_built_in_code(notebook):
+    mine = variants.read("gemm/mine")
+    assert (mine.read_error, mine.header.builds_on, mine.own) == ("", "gemm/tiled", True)
+    assert mine.included == (LIBRARY / "kernels" / "include" / "async_copy.cuh",)
+    built_in = variants.read("gemm/tiled")
+    assert (built_in.cuda_source, built_in.own) == (LIBRARY / "kernels" / "gemm" / "tiled.cu", False)
+
+
+def test_a_built_in_kernel_is_the_same_in_a_notebook_as_in_the_clone(notebook, monkeypatch):
+    seen = variants.discover()["gemm/naive"].source_sha256
+    monkeypatch.undo()
+    assert seen == variants.discover()["gemm/naive"].source_sha256
+
+
+def test_a_file_of_the_notebook_takes_the_place_of_the_built_in_kernel_of_its_name(notebook):
+    (notebook / "kernels" / "gemm" / "naive.cu").write_text(KERNEL.replace("Mine", "My naive"))
+    assert variants.discover()["gemm/naive"].title == variants.read("gemm/naive").title == "My naive"
+
+
+def test_a_configuration_changes_the_library_s_key_by_key(notebook):
+    library = yaml.safe_load(settings.FILE.read_text())
+    values = configured(study="mine", studies={"mine": STUDY}, measuring={"gpu": {"max_time_s": 7}})
+    assert values["measuring"] == library["measuring"] | {"gpu": library["measuring"]["gpu"] | {"max_time_s": 7}}
+    assert values["networks"] == library["networks"]
+    assert values["report"] == {"title": "T", "authors": ["A"]}
+    assert list(values["studies"]) == ["mine"]
+    changed = configured(studies={"gemm": {"variants": ["mine"]}})["studies"]
+    assert changed == {"gemm": library["studies"]["gemm"] | {"variants": ["mine"]}}
+    assert configured(study="sp25")["studies"]["sp25"] == library["studies"]["sp25"]
+
+
+def test_the_clone_s_configuration_is_left_as_it_is():
+    assert LIBRARY == PROJECT
+    values = {"study": "x"}
+    assert networks.with_library(values) is values
+
+
+@pytest.mark.parametrize(
+    ("named", "compared"),
+    [
+        ({}, {"gemm/mine", "gemm/tiled", "gemm/coalesced", "gemm/naive"}),
+        (
+            {"variants": ["cublas_fp32"]},
+            {"gemm/cublas_fp32", "gemm/mine", "gemm/tiled", "gemm/coalesced", "gemm/naive"},
+        ),
+    ],
+    ids=["its own and what they build on", "and those that it names"],
+)
+def test_a_plan_has_the_notebook_s_kernels_and_those_that_they_need(notebook, monkeypatch, named, compared):
+    made = planned(monkeypatch, study="mine", studies={"mine": STUDY | named})
+    assert set(made.variants) == compared
+
+
+def test_a_study_of_a_problem_without_own_kernels_compares_all_built_in_ones(notebook, monkeypatch):
+    made = planned(monkeypatch, study="softmax")
+    softmax = {name for name in variants.discover() if name.startswith("softmax/")}
+    assert softmax < set(made.variants)
+
+
+def test_the_code_of_a_submission_includes_nothing_built_in(notebook, monkeypatch):
+    mine = notebook / "kernels" / "gemm" / "mine.cu"
+    mine.write_text(KERNEL.replace("async_copy.cuh", "tiled.cu"))
+    assert not variants.read("gemm/mine").read_error
+    monkeypatch.setattr(sources, "_LIBRARY_TOO", False)
+    assert 'line 7: #include "tiled.cu": there is no such file' in variants.read("gemm/mine").read_error
+
+
+def test_an_empty_submission_is_judged_without_a_built_in_kernel(notebook, monkeypatch):
+    shutil.rmtree(notebook / "kernels")
+    submission = {key: {} for key in ("files", "answers", "outputs", "refused")} | {"name": "empty"}
+    assert not planned(monkeypatch, study="sp25", submission=submission).variants
+
+
+@pytest.mark.parametrize("of", ["conv", "gemm", "reduce", "softmax"])
+def test_init_writes_a_notebook_whose_kernel_and_configuration_are_read_without_a_fault(notebook, monkeypatch, of):
+    shutil.rmtree(notebook / "kernels")
+    made = new.write_notebook(notebook, problem.find(of))
+    assert len(made) >= 5
+    mine = variants.read(f"{of}/my_{of}".removeprefix("conv/"))
+    assert (mine.own, mine.read_error) == (True, "")
+    assert mine.header.builds_on == variants.full_name(mine.problem, mine.problem.facts.baseline)
+    values = yaml.safe_load((notebook / "config.yaml").read_text())
+    library = yaml.safe_load(settings.FILE.read_text())["studies"]
+    ((study, described),) = values["studies"].items()
+    assert described["cases"] == library[study]["cases"] and described["sizes"] == library[study]["sizes"]
+    monkeypatch.setattr(plan.cuda_devices, "visible_devices", lambda: "none here")
+    assert mine.name in plan.from_config(networks.with_library(values)).variants_for(study, "gpu")
+
+
+def test_init_writes_over_nothing(notebook):
+    new.write_notebook(notebook, problem.find("gemm"))
+    with pytest.raises(UserError, match=r"config\.yaml is there already"):
+        new.write_notebook(notebook, problem.find("gemm"))
+
+
+def test_the_code_of_a_first_kernel_is_its_baseline_s(notebook):
+    new.write_notebook(notebook, problem.find("gemm"))
+    own, original = (sources.read_cuda(path / "kernels" / "gemm" / name).code
+                     for path, name in ((notebook, "my_gemm.cu"), (LIBRARY, "naive.cu")))  # fmt: skip
+    assert own == original
+
+
+@pytest.fixture
+def typed(tmp_path, monkeypatch):
+    """Type a command in a notebook folder: what Python would be called with, or the exit status."""
+    (tmp_path / "config.yaml").write_text("")
+    monkeypatch.chdir(tmp_path)
+    called = []
+    monkeypatch.setattr(command_line.os, "execv", lambda _, words: called.append(words[1:]))
+
+    def run(*words):
+        done = CliRunner().invoke(command_line.app, list(words))
+        return called.pop() if called else done.exit_code
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["report"], ["report"]),
+        (["check", "--study", "a", "--config", "gpu=none"], ["check", "--config", "gpu=none", "study=a"]),
+        (["report", "--config", "a=1", "b=2", "-n"], ["report", "-n", "--config", "a=1", "b=2"]),
+        (["submission", "x", "--study", "sp25"], ["submission", "--config", "path=x", "study=sp25"]),
+    ],
+)
+def test_a_target_is_snakemake_s_under_the_library_s_snakefile(typed, words, command):
+    snakemake = ["-m", "snakemake", "--snakefile", str(LIBRARY / "Snakefile"), "--cores", "all"]
+    assert typed(*words) == snakemake + command
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["init", "x"], ["new.py", "notebook", "x", "--problem", "gemm"]),
+        (["new", "kernel", "a", "--problem", "gemm"], ["new.py", "kernel", "a", "--problem", "gemm"]),
+        (["compare", "a", "b", "--notes"], ["compare_runs.py", "--base", "a", "--head", "b", "--notes"]),
+        (["import", "--help"], ["import_profile.py", "--help"]),
+        (["doctor"], ["doctor.py"]),
+    ],
+)
+def test_a_program_gets_what_was_typed(typed, words, command):
+    assert typed(*words) == [str(LIBRARY / "scripts" / command[0]), *command[1:]]
+
+
+def test_a_target_without_a_configuration_is_refused(typed, tmp_path):
+    (tmp_path / "config.yaml").unlink()
+    assert typed("report") == 2
+
+
+def test_every_name_of_the_package_is_there_and_documented():
+    for name in warpbook.__all__:
+        assert getattr(warpbook, name).__doc__
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = warpbook.nothing
+
+
+def test_a_slower_baseline_makes_a_call_faster():
+    timed = warpbook.time(lambda: sum(range(1000)), lambda: sum(range(20000)), max_time_s=0.2)
+    assert timed.verdict == "faster" and timed.speedup.low > 1
+    assert len(timed.samples) == timed.speedup.n
+    assert timed.call_ms.low <= timed.call_ms.value <= timed.call_ms.high < timed.baseline_ms.low

@@ -83,7 +83,7 @@ def _library_studies() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Timing:
-    """Two calls timed in turn: medians in ms with 95 % intervals, the speedup (baseline over call), and its verdict:
+    """Two calls, interleaved: medians in ms with 95 % intervals, the speedup (baseline over call), and its verdict:
     faster, slower, same or ambiguous. samples: a row for each round."""
 
     call_ms: Estimate
@@ -102,7 +102,7 @@ def time(
     max_time_s: float = 10,
     equivalence_margin: float = 0.01,
 ) -> Timing:
-    """Time a call against a baseline by the host's clock, one sample of each in turn, until both medians are known to
+    """Time a call against a baseline by the host's clock, samples of both interleaved, until both medians are known to
     `relative_noise` or `max_time_s` is spent.
 
     `synchronize` waits for what a call has launched, as `cupy.cuda.Device().synchronize` does; its time counts.

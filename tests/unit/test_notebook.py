@@ -56,6 +56,10 @@ def test_a_kernel_of_the_notebook_builds_on_a_built_in_one_and_includes_built_in
     mine = variants.read("gemm/mine")
     assert (mine.read_error, mine.header.builds_on, mine.own) == ("", "gemm/tiled", True)
     assert mine.included == (LIBRARY / "kernels" / "include" / "async_copy.cuh",)
+    (notebook / "kernels" / "gemm" / "mine.cu").write_text(
+        KERNEL.replace("builds_on: tiled", "builds_on: warpbook/tiled")
+    )
+    assert variants.read("gemm/mine").header.builds_on == "gemm/tiled"
     built_in = variants.read("gemm/tiled")
     assert (built_in.cuda_source, built_in.own) == (LIBRARY / "kernels" / "gemm" / "tiled.cu", False)
 

@@ -310,7 +310,9 @@ def folder_problem(folder: Path) -> Problem:
 
 
 def full_name(of: Problem, name: str) -> str:
-    """A variant's name among those of all problems: `gemm/naive`; of a convolution the file's alone."""
+    """A variant's name among those of all problems: `gemm/naive`; of a convolution the file's alone. A built-in one may be
+    called `warpbook/naive`."""
+    name = name.removeprefix("warpbook/")
     return name if of.name == headers.DEFAULT_PROBLEM or "/" in name or not name else f"{of.name}/{name}"
 
 

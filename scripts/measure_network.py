@@ -1,4 +1,4 @@
-"""Check and time one implementation of a whole network at every size, in turn with the one that it builds on."""
+"""Check and time one implementation of a whole network at every size, interleaved with the one that it builds on."""
 
 import argparse
 import gc

@@ -1,4 +1,4 @@
-"""Time one variant on every case at every size, in turn with the variant that it builds on."""
+"""Time one variant on every case at every size, interleaved with the variant that it builds on."""
 
 import argparse
 import gc
@@ -176,7 +176,7 @@ def main() -> None:
     parser.add_argument("--measuring", required=True, help="the measuring policy, as JSON")
     parser.add_argument("--correctness", type=Path, required=True)
     parser.add_argument("--baseline-correctness", type=Path, nargs="?")
-    parser.add_argument("--aa", type=int, default=0, help="so many A/A tests, the variant in turn with its copy")
+    parser.add_argument("--aa", type=int, default=0, help="so many A/A tests, the variant interleaved with its copy")
     parser.add_argument("--gpu", type=int, help="on the GPU of this number, from 0, among those that share the jobs")
     parser.add_argument("--machine", type=Path, required=True, help="what probe_machine wrote")
     parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")

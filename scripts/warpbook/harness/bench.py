@@ -171,7 +171,7 @@ class Bench(Protocol):
     on_device: bool
     """Whether variants compute on a GPU."""
     compared: tuple[tuple[str, str], ...]
-    """(state, kind) of the timers that a variant and its baseline take in turn."""
+    """(state, kind) of the timers of a variant and its baseline, which are interleaved."""
 
     def prepare(self, variant: Variant, case: Case) -> Operation:
         """The variant's operation, built and loaded."""

@@ -1,4 +1,4 @@
-"""Whole networks on a GPU: an implementation checked against float64 scores, and timed in turn with what it builds on.
+"""Whole networks on a GPU: an implementation checked against float64 scores, and timed interleaved with what it builds on.
 
 What a sample of each kind and state brackets is what `timing` says of a layer's, with the images for x and the scores
 and labels for y: `layer` copies the images, float32, from page-locked memory and the scores back. Of ours there are two

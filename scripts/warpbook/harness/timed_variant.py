@@ -64,7 +64,7 @@ class _Ring:
 
 
 class TimedVariant:
-    """A variant in its process, timed on one case after another in turn with its `rivals`."""
+    """A variant in its process, timed on one case after another, interleaved with its `rivals`."""
 
     def __init__(self, bench: Bench, variant: Variant, sandboxed: bool, process: VariantProcess | None = None):
         self.variant = variant

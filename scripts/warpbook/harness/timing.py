@@ -1,4 +1,4 @@
-"""Timing samples: a variant and its baseline in turn, until the figures are precise enough or the time is spent.
+"""Timing samples: a variant and its baseline interleaved, until the figures are precise enough or the time is spent.
 
 What a sample of each kind and state brackets:
 
@@ -180,7 +180,7 @@ def sample_rows(
     """The samples of each state and kind, a row each: columns of SAMPLES from `state` on, and `variant`;
     and the times of the kind that others are compared in, by name.
 
-    The first of `named` has every kind; a baseline behind it those that are compared, in turn with it.
+    The first of `named` has every kind; a baseline behind it those that are compared, interleaved with it.
     """
     rows: list[Row] = []
     told_ms: dict[str, list[float]] = {}

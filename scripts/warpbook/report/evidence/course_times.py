@@ -54,7 +54,7 @@ class CourseTimes:
 
     def ratio(self, variant: str, over: str, size: int, which: tuple[str, str]) -> Estimate | None:
         """How many times longer `over` takes, all layers added, with a bootstrap interval; the two were timed one after
-        the other, not in turn. None where a layer of either has no figure."""
+        the other, not interleaved. None where a layer of either has no figure."""
         base, mine = (
             [self._sound(name, layer, size, which) for layer in self._scope.layer_names] for name in (over, variant)
         )

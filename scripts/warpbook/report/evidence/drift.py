@@ -1,4 +1,4 @@
-"""How far a variant's time differs between jobs of one run: what a comparison not taken in turn cannot tell."""
+"""How far a variant's time differs between jobs of one run: what a comparison of separate jobs cannot tell."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -101,15 +101,15 @@ class NetworkTimes:
         return summaries.series_median(self._series(name, name, size, kind).to_numpy())
 
     def gain(self, one: Implementation, size: int) -> Estimate | None:
-        """Times of what it builds on over its own, taken in turn in one process; None where they were not."""
+        """Times of what it builds on over its own, interleaved in one process; None where they were not."""
         below = one.header.builds_on
         mine, base = (self._series(one.name, name, size, "gpu") for name in (one.name, below))
         both = mine.index.intersection(base.index)
         return statistics.paired_ratio(base[both].to_numpy(), mine[both].to_numpy()) if len(both) else None
 
     def separate_ratio(self, one: Implementation, size: int) -> Estimate | None:
-        """The same gain by the times of each one's own job, where the one in turn is not told by that; None where it
-        is, or there are not both."""
+        """The same gain by the times of each one's own job, where the interleaved gain differs from it; None where it does
+        not, or where one of the times is missing."""
         gain, ratio = self.gain(one, size), self.ratio(one.name, one.header.builds_on, size)
         return ratio if gain and ratio and not statistics.agree(gain, ratio) else None
 

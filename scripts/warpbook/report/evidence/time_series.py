@@ -35,7 +35,7 @@ NO_RATIO = "no ratio"
 class Speedup:
     """Time of one variant over another's, how it was had, and what it allows to say.
 
-    Of two that were not timed in turn the interval holds how far they may differ for that.
+    Of two that were measured separately the interval holds how far they may differ for that.
     """
 
     ratio: Estimate
@@ -80,7 +80,7 @@ class Speedup:
 
     @property
     def dagger(self) -> str:
-        """The mark of two that were not timed in turn."""
+        """The mark of two that were measured separately."""
         return "" if self.paired else "†"
 
     @property
@@ -177,7 +177,7 @@ class Times:
         return self._scope.plan.variants[variant].header.builds_on
 
     def baseline_time(self, variant: str, layer: str, size: int) -> Estimate | None:
-        """Op time of what a variant builds on, from the samples taken in turn with it; its own where there are none."""
+        """Op time of what a variant builds on, from the samples interleaved with it; its own where there are none."""
         over = self._baseline(variant)
         pairs = self._pairs(variant, over, layer, size, "op")
         return summaries.series_median(pairs[0]) if pairs else self.op(over, layer, size)
@@ -186,7 +186,7 @@ class Times:
     def speedup(self, variant: str, layer: str, size: int, over: str | None = None, kind: str = "op") -> Speedup | None:
         """How many times faster a variant is on one layer than `over` (by default what it builds on).
 
-        Paired where both were timed in turn, else the ratio of two series of their own, of one device or two.
+        Paired where both were interleaved, else the ratio of two series of their own, of one device or two.
         """
         over = over or self._baseline(variant)
         if not over:

@@ -120,7 +120,7 @@ def test_what_a_run_does_not_hold_is_shown_of_an_older_one_that_is_cited_in_capt
     )
     errors = correctness.correctness_view(shown).errors
     told = [counts.units, counts.roofline, in_full.kernels, in_full.bounds, harness.attacks, harness.sanitizer]
-    for one in [*told, errors]:
+    for one in [*told, errors.figure, errors.ranges]:
         assert f"Of the older run {OLDER}; the run {OWN} holds none." in one.caption, one.id
     assert f"The counters are of the run {OLDER} and the network fa18" in counts.coverage
     assert f"The run {OWN}, which the times are of, holds none." in counts.coverage

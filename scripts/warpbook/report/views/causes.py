@@ -74,13 +74,14 @@ def samples_sentence(ev: Evidence) -> str:
     fewest first; empty where none is."""
     margin, asked = ev.config.measuring.equivalence_margin, []
     for variant in ev.ranking.measured_variants("gpu", peers=False):
+        baseline = ev.plan.variants.get(variant.header.builds_on)
         speedup = ev.times.total_speedup(variant.name, ev.largest)
-        if speedup is None or speedup.verdict != "ambiguous":
+        if baseline is None or speedup is None or speedup.verdict != "ambiguous":
             continue
         # To tell it from 1, or that it lies within the margin: whichever is sooner.
         enough = (statistics.samples_to_decide(speedup.ratio, margin, beyond) for beyond in (0.0, margin))
         least = min((n for n in enough if n), default=SAMPLES_MOST + 1)
-        together = "" if speedup.paired else f", interleaved with {ev.plan.variants[variant.header.builds_on].stem}"
+        together = "" if speedup.paired else f", interleaved with {baseline.stem}"
         asked.append((least, f"{variant.stem}{together} (now {speedup.ratio.n})"))
     words = [
         f"{f'about {units.count(round(n, 2 - len(str(n))))}' if n <= SAMPLES_MOST else f'more than {units.count(SAMPLES_MOST)}'} of {what}"

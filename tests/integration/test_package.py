@@ -118,7 +118,7 @@ def test_an_unchanged_notebook_has_nothing_to_do_and_a_changed_kernel_is_checked
     kernel.write_text(KERNEL.replace("column >= n", "column > n"))
     failed = installed.warpbook("check")
     assert failed.returncode == 1
-    assert re.search(r"FAILED +gemm/rows +gemm +wrong_result: .*line 16", failed.stdout), failed.stdout
+    assert re.search(r"FAILED +gemm/rows +gemm +wrong_result: .*rows.cu:15: a read", failed.stdout), failed.stdout
     kernel.write_text(KERNEL)
 
 

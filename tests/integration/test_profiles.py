@@ -27,6 +27,7 @@ def planned(tmp_path_factory):
         (folder / "config.yaml").write_text(yaml.safe_dump(kept))
         # A job's message stands in place of its resources.
         (folder / "rules").mkdir()
+        (folder / "scripts").symlink_to(PROJECT / "scripts")
         for path in [PROJECT / "Snakefile", *(PROJECT / "rules").glob("*.smk")]:
             without = re.sub(r"^    message:\n        .*\n", "", path.read_text(), flags=re.MULTILINE)
             (folder / path.relative_to(PROJECT)).write_text(without)

@@ -235,6 +235,15 @@ def test_a_check_that_holds_too_much_memory_is_ended_and_told():
     assert allowed < held < allowed + 0.5
 
 
+def test_orphans_of_later_are_none_of_the_process_that_supervised():
+    """It would count them as what a job started."""
+    assert list(run_supervised(lambda: iter([1]), 50)) == [1]
+    script = "sleep 3 >/dev/null & echo $!"
+    orphan = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.strip()
+    parent = int(Path("/proc", orphan, "stat").read_text().rpartition(")")[2].split()[1])
+    assert parent != os.getpid()
+
+
 def test_memory_that_processes_share_is_counted_once():
     def produce():
         held = touched(100)

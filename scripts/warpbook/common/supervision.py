@@ -32,7 +32,7 @@ EXIT_TIMEOUT_S = 10
 FILE_BYTES = 256 << 20
 PROCESSES = 256  # that a job may have started; the shipped variants and their compiler start fewer than ten
 _LIBC = ctypes.CDLL(None)
-_SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
+_SET_PDEATHSIG, _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 1, 36, 37  # linux/prctl.h
 
 
 class VariantFailure(Exception):
@@ -210,8 +210,10 @@ def lower_limit(kind: int, most: int) -> None:
 def kill_descendants() -> Iterator[None]:
     """Kill every process that was started inside the block and outlives it, by whomever and in whatever session.
 
-    Linux gives orphans to their nearest ancestor that asks for them, and here that is this process.
+    Linux gives orphans to their nearest ancestor that asks for them, and in the block that is this process.
     """
+    asked = ctypes.c_int()
+    _LIBC.prctl(_GET_CHILD_SUBREAPER, ctypes.byref(asked), 0, 0, 0)
     _LIBC.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     before = _children(os.getpid())
     try:
@@ -226,6 +228,7 @@ def kill_descendants() -> Iterator[None]:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
             time.sleep(0.005)
+        _LIBC.prctl(_SET_CHILD_SUBREAPER, asked.value, 0, 0, 0)
 
 
 def _children(pid: int) -> set[int]:

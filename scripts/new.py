@@ -17,10 +17,9 @@ import yaml
 
 from warpbook.common import version
 from warpbook.common.errors import UserError, exit_status
-from warpbook.common.files import LIBRARY, PROJECT, atomic_write
-from warpbook.common.quick_yaml import load_yaml
+from warpbook.common.files import LIBRARY, PROJECT, atomic_write, from_project
 from warpbook.kernels import headers, sources, variants
-from warpbook.problems import problem
+from warpbook.problems import networks, problem
 from warpbook.problems.problem import Problem
 
 _NAME = re.compile(r"[a-z]\w*")
@@ -145,7 +144,7 @@ def write_kernel(of: Problem, name: str, body: str) -> Path:
 def write_new(path: Path, text: str) -> Path:
     """A file that is not there yet. Raises UserError where it is."""
     if path.exists():
-        raise UserError(f"{_shown(path)} is there already; take another name, or delete it")
+        raise UserError(f"{from_project(path)} is there already; take another name, or delete it")
     with atomic_write(path) as temporary:
         temporary.write_text(text)
     return path
@@ -163,14 +162,10 @@ def write_problem(name: str) -> list[Path]:
     return [described, kernel, configuration]
 
 
-def _shown(path: Path) -> str:
-    return str(path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path)
-
-
 def write_notebook(folder: Path, of: Problem) -> list[Path]:
     """A notebook folder: a configuration, a first kernel that computes a built-in problem as its baseline does, and
     what git and GitHub need. Raises UserError where the library has no study or no baseline of the problem."""
-    library = load_yaml((LIBRARY / "config.yaml").read_text())["studies"]
+    library = networks.library_configuration()["studies"]
     known = {study["problem"]: name for name, study in library.items() if study.get("cases")}
     if of.name not in known or not of.facts.baseline:
         raise UserError(
@@ -251,7 +246,7 @@ def main() -> None:
         if variant.read_error:
             raise UserError(variant.read_error)
     for path in made:
-        print(_shown(path))
+        print(from_project(path))
     print(f"then: warpbook report --study {study}")
 
 

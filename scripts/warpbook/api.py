@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,6 @@ import pandas as pd
 from warpbook.common import statistics
 from warpbook.common.errors import UserError, nearest_name
 from warpbook.common.files import LIBRARY, PROJECT_VARIABLE, scratch_folder
-from warpbook.common.quick_yaml import load_yaml
 from warpbook.common.statistics import Estimate
 from warpbook.kernels import variants
 from warpbook.problems import networks
@@ -45,11 +44,11 @@ def check(
     if not path.is_file():
         raise UserError(f"{path} does not exist")
     text, parse = networks.configuration()
-    studies = parse(text)["studies"]
-    usual = [name for name, one in _library_studies().items() if one.get("problem") == of.name and one.get("cases")]
+    studies, library = parse(text)["studies"], networks.library_configuration()["studies"]
+    usual = [name for name, one in library.items() if one.get("problem") == of.name and one.get("cases")]
     own = [name for name, one in studies.items() if one.get("problem") == of.name]
     study = study or next(iter([*own, *usual]), "")
-    described = studies.get(study) or _library_studies().get(study)
+    described = studies.get(study) or library.get(study)
     if described is None:
         raise UserError(f"no study of {of.name} is called {study!r}: {nearest_name(study, [*own, *usual])}")
     with scratch_folder() as folder:
@@ -74,11 +73,6 @@ def check(
         if done.returncode:
             raise UserError(done.stderr.strip().removeprefix("error: ") or f"{path} could not be checked")
         return tables.CORRECTNESS.read(out)
-
-
-def _library_studies() -> dict[str, Any]:
-    studies: dict[str, Any] = load_yaml((LIBRARY / "config.yaml").read_text())["studies"]
-    return studies
 
 
 @dataclass(frozen=True)

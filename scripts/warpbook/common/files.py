@@ -31,7 +31,8 @@ PROJECT = Path(os.environ.get(PROJECT_VARIABLE) or (Path.cwd() if LIBRARY == _IN
 SUBMISSION_VARIABLE = "WARPBOOK_SUBMISSION"
 """The environment variable that is set where the project is a submission's, whose code includes none of the library's."""
 
-COMMAND = "snakemake --cores 1" if LIBRARY == PROJECT else "warpbook"
+IN_CLONE = LIBRARY == PROJECT
+COMMAND = "snakemake --cores 1" if IN_CLONE else "warpbook"
 """How a command that people may type next begins: one of the clone's Snakemake, or of the installed Warpbook."""
 
 _DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from warpbook.common.errors import UserError, nearest_name
-from warpbook.common.files import COMMAND, LIBRARY, PROJECT, both_folders
+from warpbook.common.files import COMMAND, IN_CLONE, PROJECT, both_folders
 from warpbook.common.quick_yaml import load_yaml
 from warpbook.common.validation import explain, validate
 from warpbook.config.course_term import Term
@@ -442,11 +442,7 @@ def _submission_mistake(config: Config) -> list[str]:
     if of_one and not key and not config.submission:
         return [
             f"study: {of_one[0]} is of a submission; {COMMAND} submission "
-            + (
-                f"--config path=<its folder> study={of_one[0]}"
-                if LIBRARY == PROJECT
-                else f"<its folder> --study {of_one[0]}"
-            )
+            + (f"--config path=<its folder> study={of_one[0]}" if IN_CLONE else f"<its folder> --study {of_one[0]}")
         ]
     return []
 

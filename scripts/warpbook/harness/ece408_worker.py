@@ -20,7 +20,7 @@ KERNELS, CONVOLUTION = 1, 2
 
 
 def undefined_symbol(error: OSError) -> str:
-    """What a library uses and nobody defines, as a sentence, by the loader's error; empty where that is another."""
+    """A sentence that names the undefined symbol in a loader's error; empty for another error."""
     found = re.search(r"undefined symbol: (\w+)", str(error))
     mangled = re.match(r"_Z(?:N12GPUInterface)?(\d+)(\w+)", found[1]) if found else None
     if mangled:

@@ -520,12 +520,18 @@ def _parse_project(text: str) -> Any:
     return with_library(load_yaml(text))
 
 
+def library_configuration() -> dict[str, Any]:
+    """The library's own config.yaml."""
+    content: dict[str, Any] = load_yaml((LIBRARY / "config.yaml").read_text())
+    return content
+
+
 def with_library(values: Any) -> Any:
     """A project's configuration, completed: it changes the library's, key by key. `report` and `stream` are its own; of
     the library's studies there are only those that it changes, or that `study` names."""
     if LIBRARY == PROJECT or not isinstance(values, Mapping):
         return values
-    library = load_yaml((LIBRARY / "config.yaml").read_text())
+    library = library_configuration()
     kept = {*map(str.strip, str(values.get("study", "")).split(",")), *(values.get("studies") or {})}
     library["studies"] = {name: study for name, study in library["studies"].items() if name in kept}
     return _changed({key: value for key, value in library.items() if key not in ("report", "stream")}, values)

@@ -4,14 +4,13 @@ import shlex
 from collections.abc import Iterable, Iterator
 
 from warpbook.common import statistics, units
-from warpbook.common.files import COMMAND, LIBRARY, PROJECT
+from warpbook.common.files import COMMAND, IN_CLONE
 from warpbook.common.statistics import Estimate
 from warpbook.report.comparison import NOT_COMPARABLE, ComparedChange, Comparison, is_doubtful
 from warpbook.report.escaping import code
 from warpbook.runs import catalog
 
 MOST = 3
-SAMPLES_MOST = 10_000  # of a series; more would be measured for hours
 
 
 def notes(compared: Comparison) -> str:
@@ -34,8 +33,7 @@ def _heading(compared: Comparison) -> str:
     """Which runs these are, and the command that shows all of it."""
     names = [catalog.command_name(run) for run in (compared.base, compared.head)]
     base, head = map(shlex.quote, names)
-    in_clone = LIBRARY == PROJECT
-    command = f"{COMMAND} compare --config base={base} head={head}" if in_clone else f"{COMMAND} compare {base} {head}"
+    command = f"{COMMAND} compare --config base={base} head={head}" if IN_CLONE else f"{COMMAND} compare {base} {head}"
     return f"{code(compared.head.run_id)} held against {code(compared.base.run_id)}. All of it: {code(command)}\n"
 
 
@@ -94,7 +92,7 @@ def _joint_change(device: str, size: int, ratio: Estimate) -> str:
 
 def _samples_words(speedup: Estimate, near: float, far: float) -> str:
     samples = statistics.samples_to_decide(speedup, near, far)
-    if samples is None or samples > SAMPLES_MOST:
+    if samples is None or samples > statistics.SAMPLES_MOST:
         return (
             f"at the limit of what runs of the same code differ by ({units.percent(far)}) more samples decide little. To have both "
             f"interleaved, keep the old file under another name, and say {code('builds_on: <that name>')} in the new one's header"

@@ -72,7 +72,7 @@ extern unsigned long* finished_blocks;  // counted where whoever limits the time
 extern std::string noted;
 void note(const std::string& words, int line);
 
-// The NaN that uninitialized memory is filled with. It bears the number of that memory, of which there are so many.
+// The NaN that fills uninitialized memory. It holds the number of that memory; a call has at most so many numbers.
 constexpr size_t MOST_UNWRITTEN = 48, MOST_VARIABLES = 32;  // the rest is for arrays: a kernel may have hundreds of variables
 unsigned unwritten_word(const std::string& what, int line, size_t most = MOST_UNWRITTEN);
 

@@ -126,9 +126,8 @@ def missing_launch(stem: str, code: str, of: Problem, kernel: str = "") -> str:
     template = cuda_ast.field(around, "parameters") if around and around.type == "template_declaration" else None
     given = f"<{', '.join([UNKNOWN] * len(template.named_children))}>" if template else ""
     facts = {"kernel": kernel or plain + given, "arguments": arguments, "threads": [UNKNOWN], "grid": [UNKNOWN]}
-    if any(
-        names.taken_number(name) == 0 for name in among
-    ):  # a factor of what the output holds before, which is no number
+    # A factor 0 of what the output held before: a NaN there would stay one.
+    if any(names.taken_number(name) == 0 for name in among):
         facts["clear"] = [names.output]
     return f"nothing says how {facts['kernel']} is launched; say it in {stem}.yaml:\n{yaml_lines(facts)}"
 

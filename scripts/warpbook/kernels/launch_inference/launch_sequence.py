@@ -37,7 +37,6 @@ class LaunchSequence:
             if not size:
                 raise UnreadableLaunch(f"{lines}: nothing tells which array `{name}` is, nor how many bytes it has")
         steps: list[dict[str, Any]] = []
-        launched: list[dict[str, Any]] = []
         done: set[int] = set()
         for part in self._parts:
             for place, name in part.fills():
@@ -54,15 +53,14 @@ class LaunchSequence:
                 name = arrays.get(part.pointers[place][0], "")
                 if name in self._known:
                     part.check_type(place, name)
-            launched.append(part.facts(given))
-            steps.append(launched[-1])
+            steps.append(part.facts(given))
         if reasons := list(dict.fromkeys(reason for part in self._parts for reason in part.reasons())):
             raise UnreadableLaunch(f"{'; '.join(reasons)} (launches of {lines})")
         self._share_loops(steps)
         notes = {name: words for part in self._parts for name, words in part.notes().items()}
         facts: dict[str, Any] = {"steps": steps} | ({"scratch": scratch} if scratch else {})
         limits: dict[str, Any] = {}
-        for part, step in zip(self._parts, launched, strict=True):
+        for part, step in zip(self._parts, (step for step in steps if "kernel" in step), strict=True):
             limits |= part.limits(step, facts)
         facts |= {"limits": limits} if limits else {}
         self._parts[0].require_extents(facts)

@@ -14,8 +14,8 @@ IMAGE_DPI = 100
 NOTHING = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
-# What nobody sees of a path, beyond hundredths of a point; matplotlib's stylesheet, which the outermost element says
-# here; styles, which cost a PDF's writer more than attributes.
+# Digits of a path beyond hundredths of a point, which are invisible; matplotlib's stylesheet, which the outermost element
+# replaces; and styles, which WeasyPrint reads slower than attributes.
 _DIGITS = re.compile(r"(\.\d\d)\d+")
 _SHEET = re.compile(r" *<defs>\s*<style.*?</style>\s*</defs>\n", re.DOTALL)
 _STYLE = re.compile(r'style="([^"]*)"')

@@ -16,8 +16,6 @@ REMEDIES = {
 }
 LATENCY_REMEDY = "asynchronous copies or more warps, so that more loads are in flight"
 
-SAMPLES_MOST = 10_000
-"""Of a series: more would be measured for hours."""
 SHOWN = 3
 """Comparisons that a sentence names."""
 
@@ -80,11 +78,11 @@ def samples_sentence(ev: Evidence) -> str:
             continue
         # To tell it from 1, or that it lies within the margin: whichever is sooner.
         enough = (statistics.samples_to_decide(speedup.ratio, margin, beyond) for beyond in (0.0, margin))
-        least = min((n for n in enough if n), default=SAMPLES_MOST + 1)
+        least = min((n for n in enough if n), default=statistics.SAMPLES_MOST + 1)
         together = "" if speedup.paired else f", interleaved with {baseline.stem}"
         asked.append((least, f"{variant.stem}{together} (now {speedup.ratio.n})"))
     words = [
-        f"{f'about {units.count(round(n, 2 - len(str(n))))}' if n <= SAMPLES_MOST else f'more than {units.count(SAMPLES_MOST)}'} of {what}"
+        f"{f'about {units.count(round(n, 2 - len(str(n))))}' if n <= statistics.SAMPLES_MOST else f'more than {units.count(statistics.SAMPLES_MOST)}'} of {what}"
         for n, what in sorted(asked)
     ]
     if not words:

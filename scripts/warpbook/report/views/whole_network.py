@@ -78,7 +78,7 @@ def whole_network_view(ev: Evidence) -> WholeNetworkView | None:
 
 
 def _bound(ev: Evidence, ours: Implementation, call: CountedCall | None) -> str:
-    """What bounds our fastest, or why its counters are not known; empty where nobody tried to read them."""
+    """A sentence on what bounds our fastest, or why it has no counters; empty where they were not read."""
     run, failure = borrowed_run.within_sentence(ev, tables.COUNTERS), ev.networks.counter_failures.get(ours.name)
     if call:
         return f"What bounds {ours.name}{run}: {analysis.bound_text(call)}"

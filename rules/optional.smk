@@ -53,6 +53,7 @@ rule sanitize_variant:
     priority: 1  # beside the checks, and not between measurements
     group:
         "gpu"
+    threads: 4  # one for each tool
     resources:
         measuring=1,
         gres=GRES["gpu"],

@@ -11,17 +11,20 @@ kernels. In cuBLAS's, racecheck fails, and initcheck finds what a bulk copy wrot
 """
 
 import argparse
+import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from warpbook.common.errors import exit_status
-from warpbook.common.supervision import run_to_end
+from warpbook.common.supervision import end_with_parent, run_to_end
 from warpbook.harness import checking
 from warpbook.kernels import variants, whole_networks
 from warpbook.kernels.variants import Variant
@@ -196,8 +199,10 @@ def main() -> None:
                 return call_networks(whole_networks.read(of_networks), arguments.under_tool)
         return call_everywhere(variants.read(arguments.variant, arguments.kernels), arguments.under_tool)
     require_target()
-    with gpu_pool.acquire("gpu", arguments.out, shared=True) as rows:
-        rows += [sanitize(arguments.variant, arguments.kernels, tool, arguments.timeout) for tool in TOOLS]
+    run = partial(sanitize, arguments.variant, arguments.kernels, timeout_s=arguments.timeout)
+    together = ProcessPoolExecutor(len(TOOLS), initializer=end_with_parent, initargs=(os.getpid(),))
+    with gpu_pool.acquire("gpu", arguments.out, shared=True) as rows, together:
+        rows += together.map(run, TOOLS)
     tables.SANITIZER.write(rows, arguments.out)
     for row in rows:
         if row["status"] != "ok":

@@ -16,12 +16,19 @@ from warpbook.problems import networks
 
 pytestmark = pytest.mark.skipif(emulation.compiler() is None, reason="there is no C++ compiler here to emulate with")
 
+# Layers of many channels: blocks of several sizes, channels and outputs that fill none of them.
+MANY_CHANNELS = [
+    networks.ConvLayer("padded", 36, 13, 30, 130, 3, P=1),
+    networks.ConvLayer("deep", 48, 7, 7, 200, 2),
+]
 # The layers that each is tried on. One that names its layers is for no others of the networks.
 LAYERS = {
     "fp16x3_mma": [("fa18", 0), ("fa18", 1), ("fa19", 0), ("fa19", 1), ("ece408", 0), ("ece408", 1)],
     "fp16x3_wgmma": [("fa18", 1), ("sp19", 1), ("fa19", 1), ("ece408", 0), ("ece408", 1)],
+    "implicit_gemm": [("many", 0), ("many", 1)],
 }
 NAMES_ITS_LAYERS = ["fp16x3_wgmma"]
+FIRST_AND_LATER = [("fa18", 0), ("fa18", 1)]
 
 WRONG = "outputs are wrong"
 FAULTS = {
@@ -54,6 +61,13 @@ FAULTS = {
         ),
         Fault("__syncthreads_or(out_of_range) && threadIdx.x == 0", "false", "outputs are NaN or infinite"),
     ],
+    "implicit_gemm": [
+        Fault("a, b, 2 * units, [&]", "a, b, (PLANTED ? 0 : 2 * units), [&]", WRONG),
+        Fault("tap / KW * D * pitch", "tap / KW * D * W", WRONG),
+        Fault("max(layer.P, layer.P_end)", "(0 if PLANTED else max(layer.P, layer.P_end))", WRONG),
+        Fault("large_tiles * PLACES", "large_tiles * 128", "outputs unwritten"),
+        Fault("cp_async_wait_group<AHEAD - 1>();", "cp_async_wait_group<AHEAD>();", "outputs are"),
+    ],
     "tensor_cores": [
         Fault(
             'asm volatile("mma', 'if (!PLANTED || threadIdx.x) asm volatile("mma', "wait for others that do not come"
@@ -72,7 +86,21 @@ RANGE_FAULTS = {
         Fault("for (int q = 0; q < K; ++q) any |=", "for (int q = PLANTED ? 1 : 0; q < K; ++q) any |="),
     ],
 }
-RANGE_FAULT_LAYERS = {"fp16x3_mma": [("sp19", 1), ("sp19", 0)], "fp16x3_wgmma": [("sp19", 1)]}
+RANGE_FAULTS["implicit_gemm"] = [
+    Fault("place_is_marked[place] = 1;", ""),
+    Fault("exponent_of(largest_of_image(image_largest, image))", "exponent_of(image_largest[0])"),
+]
+RANGE_FAULT_LAYERS = {
+    "fp16x3_mma": [("sp19", 1), ("sp19", 0)],
+    "fp16x3_wgmma": [("sp19", 1)],
+    "implicit_gemm": [("many", 1)],
+}
+
+
+def layer_of(place):
+    """A layer by its network and number there."""
+    network, number = place
+    return MANY_CHANNELS[number] if network == "many" else networks.find(network).convs[number]
 
 
 def planted_in(name):
@@ -100,8 +128,8 @@ def compiled(tmp_path_factory):
 def checked(variant, built, library, places):
     """The rows of each layer in turn, its threads from the last to the first; of several images where a block takes one
     after the other."""
-    images = check_variant.SEVERAL_IMAGES if variant.name in NAMES_ITS_LAYERS else 1
-    cases = [networks.find(network).convs[layer].at(images) for network, layer in places]
+    images = check_variant.SEVERAL_IMAGES if variant.name in NAMES_ITS_LAYERS else 3 if places[0][0] == "many" else 1
+    cases = [layer_of(place).at(images) for place in places]
     with IsolatedBench(variant, False, built, library) as bench:
         bench.reversed_order = True
         return list(check_variant.check_places(bench, variant, cases))
@@ -130,7 +158,7 @@ def test_products_are_right_on_every_layer_that_a_kernel_is_for(name, compiled):
 )
 def test_a_fault_in_a_kernel_on_tensor_cores_is_seen(name, number, compiled, monkeypatch):
     monkeypatch.setenv(FAULT, str(number))
-    places = [("fa18", 1)] if name in NAMES_ITS_LAYERS else [("fa18", 0), ("fa18", 1)]
+    places = {"fp16x3_wgmma": [("fa18", 1)], "implicit_gemm": LAYERS["implicit_gemm"]}.get(name, FIRST_AND_LATER)
     rows = [row for rows in checked(*compiled(name, planted=True), places) for row in rows if not row["ok"]]
     assert {row["status"] for row in rows} == {"wrong_result"}
     assert FAULTS[name][number - 1].seen in rows[-1]["reason"]
@@ -144,9 +172,9 @@ from warpbook.kernels import variants
 folder, name, *places = arguments
 variant, made = variants.read(name, Path(folder)), {}
 for place in places:
-    network, layer = place.split(":")
     x, w = on_device(given[f"x {place}"]), on_device(given[f"w {place}"])
-    conv = networks.find(network).convs[int(layer)].at(len(x))
+    *extents, padding = map(int, place.split("x"))
+    conv = networks.ConvLayer("conv", *extents, P=padding).at(len(x))
     call = variant.prepare(conv, emulation.EmulatedKernels(library, variant.header.constants))
     y = on_device(np.empty(conv.shape("y"), np.float32))
     for _ in range(2):  # the second finds what the first left
@@ -157,30 +185,33 @@ np.savez(out, **made)
 """
 
 
-def drawn(network, layer):
+def drawn(layer):
     """Images, weights and float64's outputs: (1) as drawn, (2) every pixel by a power of two of its own, (3) half of
-    the image far below the rest, (4) one infinite number, (5) all of it tiny, (6) one tiny number, one of 1, zeros."""
-    conv, source = networks.find(network).convs[layer].at(6), np.random.default_rng(5)
+    the image far below the rest, (4) one infinite number among zeros, (5) all of it tiny, (6) one tiny number, one of 1, zeros."""
+    conv, source = layer.at(6), np.random.default_rng(5)
     x = source.standard_normal(conv.shape("x")).astype(np.float32)
     x[1] *= np.exp2(source.integers(-12, 13, x[1, 0].shape)).astype(np.float32)
     x[2, :, : conv.H // 2] *= np.float32(2.0**-30)
+    x[3, :, 4, 5] = 0
     x[3, 0, 4, 5] = np.inf
     x[4] *= np.float32(2.0**-120)
     x[5] = 0
     x[5, 0, 2, 3], x[5, -1, -1, -1] = 2.0**-40, 1
     w = (source.standard_normal(conv.shape("w")) / 5).astype(np.float32)
     with np.errstate(invalid="ignore"):
-        y = reference.convolve(x.astype(np.float64), w.astype(np.float64))
-        magnitudes = reference.convolve(abs(x).astype(np.float64), abs(w).astype(np.float64))
+        y = reference.convolve(x.astype(np.float64), w.astype(np.float64), padding=conv.P)
+        magnitudes = reference.convolve(abs(x).astype(np.float64), abs(w).astype(np.float64), padding=conv.P)
     return SimpleNamespace(x=x, w=w, y=y, magnitudes=magnitudes)
 
 
 def of_fp32(made, drawn):
-    """Whether each output that is finite is apart from float64's by no more than FP32 sums of its products are."""
+    """Whether each output that is finite is apart from float64's by no more than FP32 sums of its products are, and all
+    others are the same."""
     known = np.isfinite(drawn.y)
     with np.errstate(invalid="ignore"):
         apart = abs(made - drawn.y)[known]
-    return np.array_equal(np.isfinite(made), known) and bool((apart <= 1e-6 * drawn.magnitudes[known]).all())
+    same = np.array_equal(made[~known], drawn.y[~known], equal_nan=True)
+    return same and bool((apart <= 1e-6 * drawn.magnitudes[known]).all())
 
 
 @pytest.fixture
@@ -189,10 +220,11 @@ def outside_fp32(compiled, run_emulated):
 
     def call(name, places, planted):
         variant, _, library = compiled(name, planted=planted)
-        given = {f"{network}:{layer}": drawn(network, layer) for network, layer in places}
+        layers = {place: layer_of(place) for place in places}
+        given = {"x".join(map(str, (c.C, c.H, c.W, c.M, c.K, c.P))): drawn(c) for c in layers.values()}
         arrays = {f"{kind} {place}": getattr(each, kind) for place, each in given.items() for kind in "xw"}
         made = run_emulated(SCRIPT, library, variant.files[0].parent, name, *given, **arrays)
-        return [place for place, each in given.items() if not of_fp32(made[place], each)]
+        return [place for place, (key, each) in zip(places, given.items(), strict=True) if not of_fp32(made[key], each)]
 
     return call
 
@@ -202,6 +234,7 @@ def outside_fp32(compiled, run_emulated):
     [
         ("fp16x3_mma", [("fa17", 0), ("fa18", 0), ("sp19", 1), ("ece408", 1), ("fa19", 1)]),
         ("fp16x3_wgmma", [("sp19", 1), ("fa19", 1), ("ece408", 0), ("ece408", 1)]),
+        ("implicit_gemm", [("many", 0), ("many", 1)]),
     ],
 )
 def test_each_output_is_fp32_s_whatever_lies_beside_it_in_the_image(name, places, outside_fp32):

@@ -18,9 +18,12 @@ EVERY_CASE = {
 
 def test_a_variant_computes_every_convolution_or_says_which_not():
     for name, variant in variants.discover(variants.FOLDER).items():
+        told = [variant.unsupported(case) for case in RAGGED.values()]
         if name in EVERY_CASE:
-            told = [variant.unsupported(case) for case in RAGGED.values()]
             assert set(told) <= {variant.missing}, name
+            continue
+        if name == "implicit_gemm":  # told of every case, it is for some
+            assert all("(`limits` in " in reason for reason in told)
             continue
         for case, words in ((STRIDED, "stride 3"), (PADDED, "padding 2"), (BOTH, "stride 2 and padding 1")):
             assert f"unsupported: {words}, of which it is told nothing; " in variant.unsupported(case.at(1)), name

@@ -429,20 +429,15 @@ class EmulatedSymbol:
 
 
 def _argument(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
+    """What a kernel gets: an array's address; a number, or a host's array of a structured type, by value as CuPy has it."""
+    if isinstance(value, np.ndarray) and not value.dtype.fields:
         return ctypes.c_void_p(value.ctypes.data)
-    kinds = {
-        np.int32: ctypes.c_int32,
-        np.int64: ctypes.c_int64,
-        np.float32: ctypes.c_float,
-        np.float64: ctypes.c_double,
-    }
-    return kinds[type(value)](value.item())
+    return (ctypes.c_char * value.nbytes).from_buffer_copy(value.tobytes())
 
 
 def _allocation(value: Any) -> tuple[int, int]:
     """Where the memory begins that an argument lies in, and its bytes; 0 for a number."""
-    if not isinstance(value, np.ndarray):
+    if not isinstance(value, np.ndarray) or value.dtype.fields:
         return 0, 0
     while isinstance(value.base, np.ndarray):
         value = value.base

@@ -23,6 +23,7 @@ from warpbook.common.quick_yaml import load_yaml
 from warpbook.kernels import launches, occupancy
 from warpbook.kernels.claims import Amount, Claim
 from warpbook.kernels.constraints import Bounds, Limits
+from warpbook.kernels.languages import LANGUAGES
 from warpbook.kernels.launches import Argument, Call, Launch, LaunchStep, OutputsPerBlock, Slice
 from warpbook.problems import problem as problems
 from warpbook.problems.problem import Case
@@ -189,7 +190,9 @@ class Header(BaseModel):
     def missing(self, name: str) -> str:
         """Which package that `name` requires is not installed here, in words; empty when nothing is missing."""
         if self.requires and importlib.util.find_spec(self.requires) is None:
-            return f"{name} needs the Python package {self.requires}, which is not installed here: pip install {self.requires}"
+            known = LANGUAGES.get(self.requires)
+            command = f"pip install {known.distribution if known else self.requires}"
+            return f"{name} needs the Python package {self.requires}, which is not installed here: {command}"
         return ""
 
     @property

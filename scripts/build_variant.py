@@ -22,7 +22,7 @@ def main() -> None:
     with locks.lock_machine(shared=True):
         builds = building.build_all(variant, arguments.architectures, arguments.out, sandboxed)
     if variant.language and not builds:
-        print(f"{variant.name}: not known: {variant.missing or 'it defines no `compiled(arch)`'}")
+        print(f"registers and shared memory not known: {building.not_compiled_reason(variant)}")
     for made in builds:
         if not made.ok:
             print(f"{made.variant} for {made.arch}: {made.log}")

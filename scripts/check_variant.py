@@ -119,9 +119,9 @@ def emulate(
     size: int = 1,
     limit_s: float = float("inf"),
 ) -> Iterator[list[Row]]:
-    """A GPU variant's source emulated on the CPU, its library in `folder`, or interpreted: of the first a look for data races, ragged shapes, then the
+    """A GPU variant's source emulated on the CPU, its library in `folder`: a look for data races, ragged shapes, then the
     network's layers, the threads reversed, and some blocks of each at the largest `size` that is measured. `limit_s` is
-    for all calls of a file of the course on a layer."""
+    for all calls of a file of the course on a layer. A kernel in another language is interpreted on ragged shapes."""
     if reason := emulation.unsupported_reason(variant):
         yield [correctness_row("", 1, "integers", ok=False, status="unsupported", reason=reason)]
         return

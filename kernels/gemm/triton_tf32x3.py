@@ -1,7 +1,7 @@
 """
 title:     Triton, FP32 as hi and lo TF32 parts
 idea:      The kernel of triton_tiled with `input_precision="tf32x3"`. Triton splits each value into two TF32 parts and
-           multiplies hi * hi, hi * lo and lo * hi on the tensor cores, on Hopper by wgmma. lo * lo is left out.
+           multiplies hi * hi, hi * lo and lo * hi on the tensor cores, on Hopper by wgmma. It leaves lo * lo out.
 expect:    The tensor cores do 7 times the multiply-adds of the FP32 pipes in TF32, and three products make one. Of the
            factor of 2 that is left, B costs a part. wgmma reads it from shared memory, so each step splits its tile
            there, behind barriers. With 128 x 128 values, 8 warps and 213 registers one block has a multiprocessor for

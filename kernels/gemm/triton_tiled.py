@@ -1,12 +1,12 @@
 """
 title:     Triton, FP32
-idea:      The tile of C in Triton. The source says what a block computes; the compiler chooses which thread has which
-           values, their places in shared memory, and the pipeline of copies. `input_precision="ieee"` has it multiply
-           in FP32. Blocks go down 8 tiles before they go on to the right, so that the L2 cache serves them.
+idea:      The tile of C in Triton. The source says what a block computes. The compiler chooses which thread has which
+           values, their places in shared memory, and the pipeline of copies. With `input_precision="ieee"` it
+           multiplies in FP32. Blocks go down 8 tiles before they go on to the right, so that the L2 cache serves them.
 expect:    A thread has 8 x 8 sums and reads vectors of 4 from shared memory, so that 90 % of the loop's instructions
-           are multiply-adds. 64 x 128 values and 4 warps a block take 168 registers a thread, which leaves room for 12
-           warps on a multiprocessor; 128 x 128 and 8 warps leave room for 8. Within 15 % of wide_thread_tile, which
-           is written for this by hand, at 60 % of the FP32 peak or more.
+           are multiply-adds. A block of 64 x 128 values has 4 warps and takes 168 registers a thread. That leaves room
+           for 12 warps on a multiprocessor, where 128 x 128 values and 8 warps leave room for 8. Within 15 % of
+           wide_thread_tile, which is written for this by hand, at 60 % of the FP32 peak or more.
 builds_on: wide_thread_tile
 requires:  triton
 least_arch: sm_80

@@ -13,6 +13,7 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import get_ptxas
 from triton.compiler import ASTSource
 
+from warpbook.common.supervision import VariantFailure
 from warpbook.kernels.languages import Compiled
 
 INTERPRETED = bool(triton.knobs.runtime.interpret)
@@ -32,7 +33,8 @@ def compile_for(
     divisible = [name for name in names if name not in constants and extents.get(name, 16) % 16 == 0]
     assumed = {(names.index(name),): [["tt.divisibility", 16]] for name in divisible}
     source = ASTSource(kernel, kinds, dict(constants), assumed)
-    return triton.compile(source, GPUTarget("cuda", int(arch.removeprefix("sm_")), 32), {"enable_fp_fusion": True, **options})
+    target = GPUTarget("cuda", int(arch.removeprefix("sm_")), 32)
+    return triton.compile(source, target, {"enable_fp_fusion": True, **options})
 
 
 def tell(arch: str, kernel: Any, extents: Mapping[str, int], constants: Mapping[str, Any], **options: int) -> Compiled:
@@ -41,11 +43,13 @@ def tell(arch: str, kernel: Any, extents: Mapping[str, int], constants: Mapping[
     return Compiled(made.asm["ptx"], made.metadata.shared, get_ptxas(int(arch.removeprefix("sm_"))).path)
 
 
-def load(
-    kernel: Any, extents: Mapping[str, int], constants: Mapping[str, Any], **options: int
-) -> Callable[..., None]:
+def load(kernel: Any, extents: Mapping[str, int], constants: Mapping[str, Any], **options: int) -> Callable[..., None]:
     """A call of a kernel with its grid and its arrays, compiled for the device in hand."""
     if INTERPRETED:
+        old = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 7)
+        if old and np.lib.NumpyVersion(np.__version__) >= "2.4.0":
+            reason = f"Triton {triton.__version__} does not interpret with NumPy {np.__version__}"
+            raise VariantFailure("unsupported", f"{reason}: pip install 'triton>=3.7'")
 
         def interpret(grid: tuple[int, ...], *arrays: Any) -> None:
             kernel[grid](*map(HostTensor, arrays), *extents.values(), **constants)

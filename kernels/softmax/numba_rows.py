@@ -1,11 +1,24 @@
 """
 title:     Numba, maximum and sum in one pass
-idea:      The algorithm of online in Numba, from Python that LLVM compiles. 128 threads share a row, and join their
+idea:      The algorithm of online in Numba, from Python that LLVM compiles. A row has 128 threads. They join their
            maxima and sums in shared memory, by half as many threads in each step.
-expect:    tbd
+expect:    A value costs the instructions that it costs in CUDA C++, but a row ends in 8 barriers in place of 2. Blocks of 128
+           threads with 32 registers fill a multiprocessor, 16 rows at a time, so that some rows load while others
+           wait. Slower than online by less than 30 % at 1024 columns, and within 10 % of it at 32768.
 builds_on: online
 requires:  numba_cuda
 reference: https://nvidia.github.io/numba-cuda/user/kernels.html
+claims:
+  - says:     Slower than online by less than 30 % at 1024 columns
+    quantity: gpu_time
+    change:   rises
+    by:       {at_most: 30 %}
+    where:    {columns: {is: 1024}, rows: {at_least: 16384}}
+  - says:     within 10 % of it at 32768
+    quantity: gpu_time
+    change:   stays
+    by:       10 %
+    where:    {columns: {is: 32768}, rows: {at_least: 1024}}
 """
 
 import math

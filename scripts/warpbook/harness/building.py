@@ -351,6 +351,12 @@ def build(variant: Variant, arch: str) -> Build:
     return Build(variant.name, arch, cubin, _rows(variant, arch, compiler(), True, compiler_messages(log), kernels))
 
 
+def not_compiled_reason(variant: Variant) -> str:
+    """Why nothing is known of what a variant in another language is compiled to; empty where it can be."""
+    said = "def compiled(" in variant.launcher_code
+    return variant.missing or ("" if said else f"{variant.name} does not say what it is compiled to: `compiled(arch)`")
+
+
 def _build_in_language(variant: Variant, arch: str) -> Build:
     """Compile the kernels of a variant in another language than CUDA C++, as its `compiled` does it."""
 
@@ -457,8 +463,8 @@ def build_all(variant: Variant, architectures: list[str], folder: Path, sandboxe
         # Not NVRTC's: it takes no host code. Without nvcc there is nothing to say of the builds.
         tried = [build_course(variant, arch, sandboxed) for arch in wanted] if nvcc.find_compiler() else []
         builds = [made for made in tried if made]
-    elif variant.language and (variant.missing or not variant.read_error and "def compiled(" not in variant.launcher_code):
-        builds = []  # nothing can be said of them
+    elif variant.language and not variant.read_error and not_compiled_reason(variant):
+        builds = []
     else:
         builds = list(_build_in_sandbox(variant, wanted)) if sandboxed else [build(variant, arch) for arch in wanted]
     with atomic_write(folder) as temporary:

@@ -189,11 +189,14 @@ class Header(BaseModel):
 
     def missing(self, name: str) -> str:
         """Which package that `name` requires is not installed here, in words; empty when nothing is missing."""
-        if self.requires and importlib.util.find_spec(self.requires) is None:
-            known = LANGUAGES.get(self.requires)
-            command = f"pip install {known.distribution if known else self.requires}"
-            return f"{name} needs the Python package {self.requires}, which is not installed here: {command}"
-        return ""
+        try:
+            absent = self.requires and importlib.util.find_spec(self.requires) is None
+        except ModuleNotFoundError:  # of a package within another, which is not there either
+            absent = True
+        language = LANGUAGES.get(self.requires)
+        command = language.command if language else f"pip install {self.requires}"
+        words = f"{name} needs the Python package {self.requires}, which is not installed here: {command}"
+        return words if absent else ""
 
     @property
     def reduced(self) -> tuple[str, int] | None:

@@ -1,7 +1,7 @@
-"""Languages besides CUDA C++ that a kernel is written in: how each is installed, and how a CPU runs its kernels.
+"""Languages besides CUDA C++ that kernels are written in: what installs each, and how a CPU runs its kernels.
 
-A variant in one of them is a .py whose header says `requires:`. Its `prepare` returns the call, as of any launcher; its
-`compiled(arch)` says what its kernels are compiled to: {name: Compiled}.
+A variant in one of them is a .py whose header names the package under `requires`. Its `prepare` returns the call, as of
+any launcher; its `compiled(arch)`, if it has one, tells what its kernels are compiled to, by name.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 class Compiled(NamedTuple):
     """A kernel's PTX, the dynamic shared memory that its language launches it with, and the assembler that the language
-    brings, if it does."""
+    brings; empty where it brings none."""
 
     ptx: str
     shared_bytes: int = 0
@@ -20,21 +20,24 @@ class Compiled(NamedTuple):
 
 @dataclass(frozen=True)
 class Language:
-    """A language: its name, that of its package and of its distribution, and the environment in which it computes on a
-    CPU; none where it cannot."""
+    """A language: its name, its package on PyPI, which of that package's extras its compiler needs, and the variables
+    that have it compute on a CPU; none where it cannot."""
 
     name: str
-    package: str
     distribution: str
-    extra: str
+    extras: str = ""
     interpreter: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def command(self) -> str:
+        """What installs it."""
+        return f"pip install '{self.distribution}{self.extras}'" if self.extras else f"pip install {self.distribution}"
 
 
 LANGUAGES = {
-    one.package: one
-    for one in (
-        Language("Triton", "triton", "triton", "triton", {"TRITON_INTERPRET": "1"}),
-        Language("Numba-CUDA", "numba_cuda", "numba-cuda", "numba-cuda", {"NUMBA_ENABLE_CUDASIM": "1"}),
-    )
+    "triton": Language("Triton", "triton", interpreter={"TRITON_INTERPRET": "1"}),
+    "numba_cuda": Language("Numba-CUDA", "numba-cuda", "[cu13]", {"NUMBA_ENABLE_CUDASIM": "1"}),
+    "cutlass": Language("CuTe DSL", "nvidia-cutlass-dsl"),
+    "cuda.tile": Language("cuTile", "cuda-tile"),
 }
-"""By what their variants require."""
+"""By the package that its variants import and require."""

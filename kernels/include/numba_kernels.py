@@ -23,10 +23,10 @@ class Kernel:
 
     def load(self, grid: tuple[int, ...], threads: int) -> Callable[..., None]:
         """A call of the kernel with its arrays, compiled for the device in hand."""
-        launch = self.jitted[grid, threads]
         if config.ENABLE_CUDASIM:
-            return launch
+            return lambda *arrays: self.jitted[grid, threads](*arrays)
         self.jitted.compile(self.signature)
+        launch = self.jitted[grid, threads]
 
         def call(*arrays: Any) -> None:
             # Numba would wait for CuPy's stream, and then launch on the same.

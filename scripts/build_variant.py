@@ -21,6 +21,8 @@ def main() -> None:
     variant, sandboxed = variants.read(arguments.variant, arguments.kernels), sandbox.is_chosen(arguments.sandbox)
     with locks.lock_machine(shared=True):
         builds = building.build_all(variant, arguments.architectures, arguments.out, sandboxed)
+    if variant.language and not builds:
+        print(f"registers and shared memory not known: {building.not_compiled_reason(variant)}")
     for made in builds:
         if not made.ok:
             print(f"{made.variant} for {made.arch}: {made.log}")

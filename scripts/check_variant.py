@@ -121,9 +121,13 @@ def emulate(
 ) -> Iterator[list[Row]]:
     """A GPU variant's source emulated on the CPU, its library in `folder`: a look for data races, ragged shapes, then the
     network's layers, the threads reversed, and some blocks of each at the largest `size` that is measured. `limit_s` is
-    for all calls of a file of the course on a layer."""
+    for all calls of a file of the course on a layer. A kernel in another language is interpreted on ragged shapes."""
     if reason := emulation.unsupported_reason(variant):
         yield [correctness_row("", 1, "integers", ok=False, status="unsupported", reason=reason)]
+        return
+    if variant.language:
+        with IsolatedBench(variant, sandboxed) as bench:
+            yield from check_places(bench, variant, checking.ragged_cases(variant))
         return
     if variant.entry and not variant.read_error:
         variant = emulation.cuda_of_python(variant, folder)
@@ -216,7 +220,7 @@ def main() -> None:
 
     try:
         with gpu_pool.acquire(arguments.device, arguments.out, shared=True) as rows, scratch_folder() as folder:
-            if arguments.device == "emulator" and not emulation.unsupported_reason(variant):
+            if arguments.device == "emulator" and not (variant.language or emulation.unsupported_reason(variant)):
                 with suppress(UserError):  # raised again where the variant needs it
                     for races in (False, True):  # first, because the time that it takes is not the variant's
                         emulation.build_emulator(folder, races)

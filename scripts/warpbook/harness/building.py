@@ -1,4 +1,7 @@
-"""Variants built: CUDA C++ to cubins with NVRTC, which needs no GPU, C++ to a library of the host's; logs are kept."""
+"""Variants built: CUDA C++ to cubins with NVRTC, which needs no GPU, C++ to a library of the host's; logs are kept.
+
+Of a kernel in another language the PTX that its compiler makes is assembled, for what the assembler tells of it.
+"""
 
 import base64
 import contextlib
@@ -6,18 +9,22 @@ import functools
 import hashlib
 import math
 import re
+import shutil
+import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from warpbook.common.errors import MachineFault, UserError
-from warpbook.common.files import PROJECT, atomic_write
+from warpbook.common.files import PROJECT, atomic_write, scratch_folder
 from warpbook.common.supervision import VariantFailure, limit_resources, run_supervised
 from warpbook.harness import cpp_compiler, nvcc, sandbox
 from warpbook.harness.cpp_compiler import COMPILE_BYTES, COMPILE_S
 from warpbook.kernels import occupancy, sources, variants
+from warpbook.kernels.languages import Compiled
 from warpbook.kernels.launch_inference import cuda_ast
 from warpbook.kernels.variants import Variant
 from warpbook.machine import faults
@@ -26,17 +33,20 @@ from warpbook.runs import tables
 FOLDER = Path("results/builds")
 PROJECT_CUBINS = PROJECT / "results" / "cubins"
 OPTIONS = ("--std=c++17", "-lineinfo")
+LANGUAGE_BYTES = 16 << 30
+"""Address space of compilers in Python: LLVM and CUDA's libraries map gigabytes that they do not touch."""
 
 
 @dataclass(frozen=True)
 class Build:
     """One variant built for one architecture: rows of BUILDS, the compiler's words in them, and the cubin; None where
-    it does not compile, or is the host's C++."""
+    it does not compile, or is not CUDA C++. `ptx` of kernels in another language, by name."""
 
     variant: str
     arch: str
     cubin: bytes | None
     rows: tuple[dict[str, Any], ...]
+    ptx: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -56,6 +66,8 @@ def recorded_options(variant: Variant, arch: str) -> str:
     """The options that a variant is compiled with for an architecture, as BUILDS holds them."""
     if variant.course:
         return " ".join(nvcc.options(variant, arch))
+    if variant.language:
+        return ""
     made = compiler_options(variant.header.compile_target(arch), variant.defines)
     return " ".join(cpp_compiler.options(variant) if variant.cpp_source else made)
 
@@ -307,6 +319,8 @@ def compiler_messages(log: str) -> str:
 
 def build(variant: Variant, arch: str) -> Build:
     """Compile one variant for one architecture. A variant that does not compile gives a row that says why."""
+    if variant.language and not variant.read_error:
+        return _build_in_language(variant, arch)
     cubin, log = None, variant.read_error
     if not variant.read_error:
         if not supports(arch):
@@ -335,6 +349,55 @@ def build(variant: Variant, arch: str) -> Build:
         if sources.find_symbol(plain, names) == kernel["kernel"]:
             kernel["kernel"] = plain
     return Build(variant.name, arch, cubin, _rows(variant, arch, compiler(), True, compiler_messages(log), kernels))
+
+
+def not_compiled_reason(variant: Variant) -> str:
+    """Why nothing is known of what a variant in another language is compiled to; empty where it can be."""
+    said = "def compiled(" in variant.launcher_code
+    return variant.missing or ("" if said else f"{variant.name} does not say what it is compiled to: `compiled(arch)`")
+
+
+def _build_in_language(variant: Variant, arch: str) -> Build:
+    """Compile the kernels of a variant in another language than CUDA C++, as its `compiled` does it."""
+
+    def produce() -> Iterator[tuple[dict[str, str], list[dict[str, Any]]]]:
+        limit_resources(LANGUAGE_BYTES, COMPILE_S)
+        made: dict[str, Compiled] = variant.module.compiled(arch)
+        yield {name: one.ptx for name, one in made.items()}, [_assemble(name, *one) for name, one in made.items()]
+
+    assert variant.language
+    compiler = f"{variant.language.name} {metadata.version(variant.language.distribution)}"
+    try:
+        ((ptx, kernels),) = run_supervised(produce, COMPILE_S)
+    except MachineFault:
+        raise
+    except (VariantFailure, RuntimeError, UserError) as error:
+        return Build(variant.name, arch, None, _rows(variant, arch, compiler, False, str(error), [{"kernel": ""}]))
+    return Build(variant.name, arch, None, _rows(variant, arch, compiler, True, "", kernels), ptx)
+
+
+def _assemble(name: str, ptx: str, shared_bytes: int, ptxas: str) -> dict[str, Any]:
+    """What the assembler tells of a kernel by its PTX, with the shared memory that its language adds; its name alone
+    where there is no assembler."""
+    program = ptxas or _ptxas()
+    target = re.search(r"^\.target (sm_\w+)", ptx, re.MULTILINE)
+    if program is None or target is None:
+        return {"kernel": name}
+    with scratch_folder() as folder:
+        (folder / "kernel.ptx").write_text(ptx)
+        command = [program, "-v", f"-arch={target[1]}", "kernel.ptx", "-o", "kernel.cubin"]
+        said = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace")
+    if said.returncode:
+        raise UserError(f"{name}: {said.stderr.strip()}")
+    (usage,) = resource_usage(said.stdout + said.stderr)
+    return {**usage, "kernel": name, "shared_bytes": usage["shared_bytes"] + shared_bytes}
+
+
+def _ptxas() -> str | None:
+    """The assembler of the CUDA toolkit that nvcc is of, or on PATH; None where there is none."""
+    compiler = nvcc.find_compiler()
+    beside = compiler.with_name("ptxas") if compiler else None
+    return str(beside) if beside and beside.exists() else shutil.which("ptxas")
 
 
 def _failed_build(variant: Variant, arch: str, log: str) -> Build:
@@ -400,6 +463,8 @@ def build_all(variant: Variant, architectures: list[str], folder: Path, sandboxe
         # Not NVRTC's: it takes no host code. Without nvcc there is nothing to say of the builds.
         tried = [build_course(variant, arch, sandboxed) for arch in wanted] if nvcc.find_compiler() else []
         builds = [made for made in tried if made]
+    elif variant.language and not variant.read_error and not_compiled_reason(variant):
+        builds = []
     else:
         builds = list(_build_in_sandbox(variant, wanted)) if sandboxed else [build(variant, arch) for arch in wanted]
     with atomic_write(folder) as temporary:
@@ -407,6 +472,8 @@ def build_all(variant: Variant, architectures: list[str], folder: Path, sandboxe
         for made in builds:
             if made.cubin:
                 (temporary / f"{made.arch}.cubin").write_bytes(made.cubin)
+            for kernel, text in made.ptx.items():
+                (temporary / f"{made.arch}.{kernel}.ptx").write_text(text)
         tables.BUILDS.write([row for made in builds for row in made.rows], temporary / "builds.csv")
     return builds
 
@@ -426,11 +493,16 @@ def _read(variant: Variant, arch: str, answer: Any) -> Build:
     """A build as `main` says it. Raises VariantFailure where it is none."""
     with sandbox.reject_malformed_answers("compiler"):
         cubin = None if answer["cubin"] is None else base64.b64decode(answer["cubin"])
-        rows = _rows(variant, arch, compiler(), cubin is not None, str(answer["log"]), answer["kernels"])
+        ptx = {str(name): str(text) for name, text in answer["ptx"].items()}
+        made_by = str(answer["kernels"][0]["compiler"]) if variant.language else compiler()
+        ok = bool(ptx if variant.language else cubin)
+        rows = _rows(variant, arch, made_by, ok, str(answer["log"]), answer["kernels"])
         tables.BUILDS.text(rows, "its build")
         if not rows:
             raise ValueError
-    return Build(variant.name, arch, cubin, rows)
+        if any(not re.fullmatch(r"\w+", name) for name in ptx):  # they name files
+            raise ValueError
+    return Build(variant.name, arch, cubin, rows, ptx)
 
 
 def main() -> None:
@@ -442,7 +514,7 @@ def main() -> None:
         for arch in architectures:
             made = build(variant, arch)
             cubin = made.cubin and base64.b64encode(made.cubin).decode()
-            yield {"cubin": cubin, "log": made.log, "kernels": made.rows}
+            yield {"cubin": cubin, "log": made.log, "kernels": made.rows, "ptx": made.ptx}
 
     sandbox.emit(builds())
 

@@ -181,7 +181,9 @@ class GpuSymbol:
 
 
 def load_kernels(variant: Variant, arch: str, kind: type[GpuKernels] = GpuKernels) -> GpuKernels | None:
-    """A variant's kernels for the device, or None for a peer, which has none of ours."""
+    """A variant's kernels in CUDA C++ for the device, or None where it has none."""
+    if reason := variant.header.architecture_reason(arch):
+        raise VariantFailure("unsupported", f"{variant.name} {reason}")
     if variant.cuda_source is None:
         return None
     if variant.course:
@@ -189,8 +191,6 @@ def load_kernels(variant: Variant, arch: str, kind: type[GpuKernels] = GpuKernel
             "unsupported",
             f"{variant.name}: a file of the course launches its kernels itself: see its Op Time and Layer Time",
         )
-    if reason := variant.header.architecture_reason(arch):
-        raise VariantFailure("unsupported", f"{variant.name} {reason}")
     cubin = building.cubin_for(variant, arch)
     return kind(load_module(cubin), variant.header.constants, building.symbols(cubin))
 

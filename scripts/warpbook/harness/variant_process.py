@@ -213,6 +213,8 @@ class VariantProcess:
             built = cpp_compiler.library(self._variant, self._sandboxed)
             command.append(str(built))
             readable = [source, built]
+        elif self._variant.language:
+            extra = dict(self._variant.language.interpreter)
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **extra}
         parent = os.getpid()
         gpu, folder = how in worker.ON_A_GPU, Path.cwd() if how == worker.DEVICE else Path("/tmp")

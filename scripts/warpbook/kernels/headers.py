@@ -23,6 +23,7 @@ from warpbook.common.quick_yaml import load_yaml
 from warpbook.kernels import launches, occupancy
 from warpbook.kernels.claims import Amount, Claim
 from warpbook.kernels.constraints import Bounds, Limits
+from warpbook.kernels.languages import LANGUAGES
 from warpbook.kernels.launches import Argument, Call, Launch, LaunchStep, OutputsPerBlock, Slice
 from warpbook.problems import problem as problems
 from warpbook.problems.problem import Case
@@ -188,9 +189,14 @@ class Header(BaseModel):
 
     def missing(self, name: str) -> str:
         """Which package that `name` requires is not installed here, in words; empty when nothing is missing."""
-        if self.requires and importlib.util.find_spec(self.requires) is None:
-            return f"{name} needs the Python package {self.requires}, which is not installed here: pip install {self.requires}"
-        return ""
+        try:
+            absent = self.requires and importlib.util.find_spec(self.requires) is None
+        except ModuleNotFoundError:  # of a package within another, which is not there either
+            absent = True
+        language = LANGUAGES.get(self.requires)
+        command = language.command if language else f"pip install {self.requires}"
+        words = f"{name} needs the Python package {self.requires}, which is not installed here: {command}"
+        return words if absent else ""
 
     @property
     def reduced(self) -> tuple[str, int] | None:

@@ -25,6 +25,7 @@ from warpbook.common.errors import UserError, nearest_name
 from warpbook.common.files import PROJECT, new_module
 from warpbook.kernels import declared_launch, ece408, headers, occupancy, python_functions, sources
 from warpbook.kernels.headers import Header
+from warpbook.kernels.languages import LANGUAGES, Language
 from warpbook.kernels.launch_inference import launch_reader, launch_sites, python_launches
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.inferred_facts import InferredLaunch
@@ -154,6 +155,12 @@ class Variant:
     def course(self) -> ece408.Interface | None:
         """What a file of the course defines; None for any other variant."""
         return ece408.interface(self.code) if self.cuda_source and self.launcher is None else None
+
+    @property
+    def language(self) -> Language | None:
+        """The language of its kernels, where its header requires one besides CUDA C++."""
+        there = self.launcher and not (self.cuda_source or self.entry or self.header.peer)
+        return LANGUAGES.get(self.header.requires) if there and self.device == "gpu" else None
 
     @property
     def title(self) -> str:

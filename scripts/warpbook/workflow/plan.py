@@ -169,8 +169,8 @@ class Plan:
 
     @property
     def variants_to_build(self) -> list[str]:
-        """Variants to build of the chosen studies' problems: with CUDA C++, for the GPU and with files that could not be
-        read, or with C++ where the CPU is measured on."""
+        """Variants to build of the chosen studies' problems: with kernels in CUDA C++ or another language, for the GPU and
+        with files that could not be read, or with C++ where the CPU is measured on."""
         wanted = {name for cases in self.case_sets for name in self.problem_variants(cases)}
         return [
             name
@@ -178,6 +178,7 @@ class Plan:
             if name in wanted
             and (
                 variant.cuda_source
+                or variant.language
                 or (variant.read_error and variant.device == "gpu")
                 or (variant.cpp_source and "cpu" in self.devices)
             )

@@ -141,7 +141,7 @@ class Targets:
                 f"emulator/{network}/{name}"
                 for network in self.plan.case_sets
                 for name in dict.fromkeys([*self.plan.variants_for(network, "gpu"), *self.plan.course_files(network)])
-                if self.plan.variants[name].cuda_source
+                if self.plan.variants[name].cuda_source or self.plan.variants[name].language
             ]
         return [*measured, *(f"{PARTS}/correctness/{place}.csv" for place in others)]
 

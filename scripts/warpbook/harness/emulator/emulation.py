@@ -72,7 +72,10 @@ def compiler() -> str | None:
 
 
 def unsupported_reason(variant: Variant) -> str:
-    """Why a variant cannot be emulated here; empty when it can."""
+    """Why a variant cannot be emulated or interpreted here; empty when it can."""
+    if variant.language:
+        alone = f"{variant.name} cannot be checked without a GPU: {variant.language.name} has no interpreter"
+        return variant.missing or ("" if variant.language.interpreter else alone)
     if variant.cuda_source is None and not variant.entry:
         return f"{variant.name} is no CUDA C++ of ours"
     if compiler() is None:

@@ -2,9 +2,10 @@
 title:     Implicit GEMM, FP32 as hi and lo FP16 parts, by wgmma
 idea:      A convolution is a product of weights by inputs under each output. No matrix of these inputs is written. One
            pass splits the images into FP16 parts, 8 channels of a pixel together in 16 bytes, with a column and a row of
-           zeros between them. Pixels of all images then stand in one line, and a tap of the kernel is a distance in it.
-           A block copies a piece of that line to shared memory. The taps read it there by as many addresses of wgmma.
-           Products and sums are those of the matrix product gemm/fp16x3_wgmma.
+           zeros between them. Pixels of all images then stand in one line, and each weight of the kernel has a distance in it.
+           A block copies a piece of that line to shared memory, where wgmma reads it at as many addresses. Blocks of 512
+           places fill whole waves, and blocks of 128 the last one. Products and sums are those of the matrix product
+           gemm/fp16x3_wgmma.
 expect:    The matrix product reaches 150 TFLOP/s at 4096. A layer of 7.4 GFLOP at 32 images is 50 us at that rate.
            Preparing images and weights takes 15 us more, and the last wave of blocks is half empty. At 3x3 layers of 64
            channels and more at 32 images, at least 1.5 times as fast as the best of cuDNN in FP32. Small images lose by

@@ -4,8 +4,9 @@ idea:      A convolution is a product of weights by inputs under each output. No
            pass splits the images into FP16 parts, 8 channels of a pixel together in 16 bytes, with a column and a row of
            zeros between them. Pixels of all images then stand in one line, and each weight of the kernel has a distance in it.
            A block copies a piece of that line to shared memory, where wgmma reads it at as many addresses. Blocks of 512
-           places fill whole waves, and blocks of 128 the last one. Products and sums are those of the matrix product
-           gemm/fp16x3_wgmma.
+           places fill whole waves, and smaller ones the last. An image is scaled by what a sample of it says. Outputs
+           that read a value beyond these scales are computed again, in FP32. Products and sums are those of the matrix
+           product gemm/fp16x3_wgmma.
 expect:    The matrix product reaches 150 TFLOP/s at 4096. A layer of 7.4 GFLOP at 32 images is 50 us at that rate.
            Preparing images and weights takes 15 us more, and the last wave of blocks is half empty. At 3x3 layers of 64
            channels and more at 32 images, at least 1.5 times as fast as the best of cuDNN in FP32. Small images lose by
@@ -15,7 +16,7 @@ split:     {precision: fp16, products: 3}
 kernel:    conv_512
 every_case: true
 reference: https://docs.nvidia.com/cuda/parallel-thread-execution/#asynchronous-warpgroup-level-matrix-instructions
-constants: {PARTS: 16, STAGES: 2, THREADS: 256}
+constants: {PARTS: 8, SAMPLE_LINES: 256, STAGES: 2, THREADS: 256}
 limits:    {C: {at_least: 16}, K: 3, KW: 3, W: 256, S: {is: 1}, SW: {is: 1}, D: 2, DW: 2, G: {is: 1}}  # lo * lo is left out
 least_arch: sm_90a
 claims:
@@ -38,6 +39,7 @@ constexpr int TAPS = 3;                // taps that are multiplied before their 
 constexpr int MAX_TAPS = 9;
 constexpr int AHEAD = STAGES - 1;      // stages that are copied before they are multiplied
 constexpr int WARPS = THREADS / 32;
+constexpr float ROOM = 4.0f, MOST = 3.402823466e38f;
 
 // A layer. Pixel (row, column) of image n stands at (n * rows + row) * pitch + column + lead in the line, where rows and
 // pitch count the zeros behind an image and a row. Output (row, column) of image n has the place (n * rows + row) * pitch +
@@ -64,34 +66,33 @@ struct Layer {
 // 16 channels of the line: hi parts of 8 of them, then of the other 8; then their lo parts.
 constexpr int PLANES = 4;
 
-// Largest magnitudes: of PARTS parts of each image, then of the weights of each output channel. Clears the marks.
+// Largest magnitudes: of a sample of each image, in PARTS parts, then of the weights of each output channel. Clears the
+// marks: marked_places holds how many there are, then the places themselves.
 extern "C" __global__ void __launch_bounds__(THREADS) find_largest(
     const float* __restrict__ x, const float* __restrict__ w, unsigned* __restrict__ image_largest,
-    unsigned* __restrict__ weight_largest, int* __restrict__ place_is_marked, int* __restrict__ weight_is_marked,
-    const Layer layer)
+    unsigned* __restrict__ weight_largest, int* __restrict__ place_is_marked, int* __restrict__ marked_places,
+    int* __restrict__ weight_is_marked, const Layer layer)
 {
     __shared__ unsigned warp_max[WARPS];
+    if (blockIdx.x == 0 && threadIdx.x == 0) marked_places[0] = 0;
     for (int i = blockIdx.x * THREADS + threadIdx.x; i < layer.outputs; i += gridDim.x * THREADS) place_is_marked[i] = 0;
-    const int images = layer.N * PARTS, channel = blockIdx.x - images;
-    const bool of_image = channel < 0;
-    const int all = of_image ? layer.C * layer.H * layer.W : layer.C * layer.K * layer.KW;
-    const int share = of_image ? (all + 4 * PARTS - 1) / (4 * PARTS) * 4 : all;
-    const int begin = of_image ? blockIdx.x % PARTS * share : 0, end = min(begin + share, all);
-    const float* const values = of_image ? x + (size_t)(blockIdx.x / PARTS) * all : w + (size_t)channel * all;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, channel = blockIdx.x - layer.N * PARTS;
     unsigned largest = 0;
-    if (all % 4 == 0) {
-        const float4* const fours = (const float4*)values;
+    if (channel < 0) {
+        const int all = layer.C * layer.H * layer.W, every = max(1, all / 32 / SAMPLE_LINES), part = blockIdx.x % PARTS;
+        const float* const image = x + (size_t)(blockIdx.x / PARTS) * all;
         #pragma unroll 4
-        for (int i = begin / 4 + threadIdx.x; i < end / 4; i += THREADS) {
-            const float4 four = fours[i];
-            largest = max(largest, max(max(magnitude_bits(four.x), magnitude_bits(four.y)),
-                                       max(magnitude_bits(four.z), magnitude_bits(four.w))));
-        }
-    } else
-        for (int i = begin + threadIdx.x; i < end; i += THREADS) largest = max(largest, magnitude_bits(values[i]));
+        for (int i = (part * WARPS + warp) * every * 32 + lane; i < all; i += PARTS * WARPS * every * 32)
+            largest = max(largest, magnitude_bits(image[i]));
+    } else {
+        const int all = layer.C * layer.K * layer.KW;
+        #pragma unroll 4
+        for (int i = threadIdx.x; i < all; i += THREADS)
+            largest = max(largest, magnitude_bits(w[(size_t)channel * all + i]));
+    }
     largest = block_max(largest, warp_max);
     if (threadIdx.x) return;
-    if (of_image)
+    if (channel < 0)
         image_largest[blockIdx.x] = largest;
     else {
         weight_largest[channel] = largest;
@@ -132,19 +133,21 @@ __device__ __forceinline__ void split_weights(
     }
 }
 
+// What an image is scaled by: ROOM times the largest of its sample.
 __device__ __forceinline__ unsigned largest_of_image(const unsigned* __restrict__ image_largest, int image)
 {
     unsigned largest = 0;
     #pragma unroll
     for (int part = 0; part < PARTS; ++part) largest = max(largest, image_largest[image * PARTS + part]);
-    return largest;
+    return __float_as_uint(fminf(__uint_as_float(largest) * ROOM, MOST));
 }
 
 // A thread splits one pixel of the line, in its share of the channels. Marks outputs that read a value which FP16 parts
 // cannot hold.
 __device__ __forceinline__ void split_images(
     const float* __restrict__ x, uint4* __restrict__ line, const unsigned* __restrict__ image_largest,
-    int* __restrict__ place_is_marked, int block, int share, int shares, const Layer& layer)
+    int* __restrict__ place_is_marked, int* __restrict__ marked_places, int block, int share, int shares,
+    const Layer& layer)
 {
     const int at = block * THREADS + threadIdx.x, pixel = at - layer.lead;
     if (at >= layer.length) return;
@@ -155,17 +158,20 @@ __device__ __forceinline__ void split_images(
     const Scale scale(largest);
     const size_t plane = (size_t)layer.H * layer.W;
     const float* const source = x + ((size_t)image * layer.C * layer.H + row) * layer.W + column;
-    bool is_marked = largest >= INFINITY_BITS;
+    const int exponent = exponent_of(largest);
+    const float most = exponent < 127 ? power_of_two(exponent + 1) : MOST;
+    bool is_marked = false;
     for (int eight = share; eight < layer.steps() * 2; eight += shares) {
         float values[8];
         #pragma unroll
         for (int i = 0; i < 8; ++i)
-            values[i] = is_there && eight * 8 + i < layer.C ? source[(eight * 8 + i) * plane] : 0.0f;
+            values[i] = is_there && eight * 8 + i < layer.C ? __ldcs(source + (eight * 8 + i) * plane) : 0.0f;
         uint2 pairs[4];
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const float first = values[2 * i], second = values[2 * i + 1];
             is_marked |= !keeps_precision(first, scale.least) || !keeps_precision(second, scale.least);
+            is_marked |= !(fmaxf(fabsf(first), fabsf(second)) <= most) || first != first || second != second;
             pairs[i] = split_wide(scale(first), scale(second));
         }
         uint4* const to = line + ((size_t)(eight / 2) * PLANES + eight % 2) * layer.length + at;
@@ -175,7 +181,8 @@ __device__ __forceinline__ void split_images(
     if (!is_marked) return;
     for (int tap = 0; tap < layer.K * layer.KW; ++tap) {
         const int place = at - layer.distance(tap);
-        if (place >= 0 && place < layer.outputs) place_is_marked[place] = 1;
+        if (place >= 0 && place < layer.outputs && !atomicExch(place_is_marked + place, 1))
+            marked_places[1 + atomicAdd(marked_places, 1)] = place;
     }
 }
 
@@ -183,14 +190,15 @@ __device__ __forceinline__ void split_images(
 extern "C" __global__ void __launch_bounds__(THREADS) split(
     const float* __restrict__ x, const float* __restrict__ w, uint4* __restrict__ line, uint4* __restrict__ fragments,
     const unsigned* __restrict__ image_largest, const unsigned* __restrict__ weight_largest,
-    int* __restrict__ place_is_marked, int* __restrict__ weight_is_marked, int of_weights, int shares,
-    const Layer layer)
+    int* __restrict__ place_is_marked, int* __restrict__ marked_places, int* __restrict__ weight_is_marked,
+    int of_weights, int shares, const Layer layer)
 {
     const int block = blockIdx.x - of_weights, steps = layer.steps();
     if (block < 0)
         split_weights(w, fragments, weight_largest, weight_is_marked, blockIdx.x / steps, blockIdx.x % steps, layer);
     else
-        split_images(x, line, image_largest, place_is_marked, block / shares, block % shares, shares, layer);
+        split_images(
+            x, line, image_largest, place_is_marked, marked_places, block / shares, block % shares, shares, layer);
 }
 
 // A warp's fragments of the weights for a group of taps.
@@ -266,7 +274,7 @@ template <int PLACES>
 __device__ __forceinline__ void convolve(
     const uint4* __restrict__ line, const uint4* __restrict__ fragments, const float* __restrict__ bias,
     const unsigned* __restrict__ image_largest, const unsigned* __restrict__ weight_largest, float* __restrict__ y,
-    int first, int sixty_four, const Layer& layer)
+    int first, const Layer& layer)
 {
     constexpr int CHANNELS = 64, CHUNKS = PLACES / CHUNK / (WARPS / 4), ROW = CHUNK + 8;
     extern __shared__ __align__(128) uint4 stages[];  // fragments, then the line's planes
@@ -276,7 +284,7 @@ __device__ __forceinline__ void convolve(
     const int thread = threadIdx.x;
     // The shuffle tells the compiler that the warp is the same for all lanes.
     const int warp = __shfl_sync(0xffffffffu, thread / 32, 0), lane = thread % 32;
-    const int first_channel = sixty_four * CHANNELS, steps = layer.steps(), taps = layer.padded_taps();
+    const int first_channel = blockIdx.y * CHANNELS, steps = layer.steps(), taps = layer.padded_taps();
     const int span = (layer.K - 1) * layer.D * layer.pitch + (layer.KW - 1) * layer.DW;
     const int units = (PLACES + span + 7) / 8 * 8;  // pixels of a stage
     const int of_fragments = 4 * taps * 2 * 32, of_stage = of_fragments + PLANES * units;
@@ -284,7 +292,7 @@ __device__ __forceinline__ void convolve(
     const auto start_copies = [&](int step) {
         if (step < steps) {
             unsigned to = smem_address(stages + step % STAGES * of_stage) + thread * 16;
-            const uint4* const weights = fragments + (size_t)(sixty_four * steps + step) * of_fragments;
+            const uint4* const weights = fragments + (size_t)(blockIdx.y * steps + step) * of_fragments;
             for (int i = thread; i < of_fragments; i += THREADS) cp_async_16(to + (i - thread) * 16, weights + i);
             to += of_fragments * 16;
             #pragma unroll
@@ -365,68 +373,66 @@ __device__ __forceinline__ void convolve(
     }
 }
 
-// The first blocks have PLACES places, so many that they fill whole waves; those behind them, of 128, fill the last one.
-template <int PLACES>
-__device__ __forceinline__ void convolve_mixed(
-    const uint4* __restrict__ line, const uint4* __restrict__ fragments, const float* __restrict__ bias,
-    const unsigned* __restrict__ image_largest, const unsigned* __restrict__ weight_largest, float* __restrict__ y,
-    int large_blocks, const Layer& layer)
-{
-    const int sixty_fours = (layer.M + 63) / 64, tile = blockIdx.x / sixty_fours, sixty_four = blockIdx.x % sixty_fours;
-    if (blockIdx.x < large_blocks)
-        convolve<PLACES>(
-            line, fragments, bias, image_largest, weight_largest, y, tile * PLACES, sixty_four, layer);
-    else {
-        const int large_tiles = large_blocks / sixty_fours;
-        const int first = large_tiles * PLACES + (tile - large_tiles) * 128;
-        convolve<128>(line, fragments, bias, image_largest, weight_largest, y, first, sixty_four, layer);
-    }
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS, 1) conv_512(
     const uint4* __restrict__ line, const uint4* __restrict__ fragments, const float* __restrict__ bias,
     const unsigned* __restrict__ image_largest, const unsigned* __restrict__ weight_largest, float* __restrict__ y,
-    int large_blocks, const Layer layer)
+    int first, const Layer layer)
 {
-    convolve_mixed<512>(line, fragments, bias, image_largest, weight_largest, y, large_blocks, layer);
+    convolve<512>(line, fragments, bias, image_largest, weight_largest, y, first + blockIdx.x * 512, layer);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, 1) conv_256(
     const uint4* __restrict__ line, const uint4* __restrict__ fragments, const float* __restrict__ bias,
     const unsigned* __restrict__ image_largest, const unsigned* __restrict__ weight_largest, float* __restrict__ y,
-    int large_blocks, const Layer layer)
+    int first, const Layer layer)
 {
-    convolve_mixed<256>(line, fragments, bias, image_largest, weight_largest, y, large_blocks, layer);
+    convolve<256>(line, fragments, bias, image_largest, weight_largest, y, first + blockIdx.x * 256, layer);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, 1) conv_128(
+    const uint4* __restrict__ line, const uint4* __restrict__ fragments, const float* __restrict__ bias,
+    const unsigned* __restrict__ image_largest, const unsigned* __restrict__ weight_largest, float* __restrict__ y,
+    int first, const Layer layer)
+{
+    convolve<128>(line, fragments, bias, image_largest, weight_largest, y, first + blockIdx.x * 128, layer);
+}
+
+// An output in FP32: lanes share its products.
+__device__ __forceinline__ void compute_output(
+    const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ bias, float* __restrict__ y,
+    int P, int PW, int place, int channel, int lane, const Layer& layer)
+{
+    const long long output = layer.output_at(place);
+    if (output < 0) return;
+    const int image = place / (layer.rows * layer.pitch), taps = layer.K * layer.KW;
+    const int top = place / layer.pitch % layer.rows - P, left = place % layer.pitch - PW;
+    const float* const weights = w + (size_t)channel * layer.C * taps;
+    float sum = 0.0f;
+    #pragma unroll 4
+    for (int i = lane; i < layer.C * taps; i += 32) {
+        const int row = top + i % taps / layer.KW * layer.D, column = left + i % taps % layer.KW * layer.DW;
+        if (row >= 0 && row < layer.H && column >= 0 && column < layer.W)
+            sum += x[(((size_t)image * layer.C + i / taps) * layer.H + row) * layer.W + column] * weights[i];
+    }
+    #pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+    if (lane == 0)
+        y[output + (size_t)channel * layer.H_out * layer.W_out] = sum + (bias ? bias[channel] : 0.0f);
 }
 
 // Computes marked outputs, and all of marked output channels, in FP32.
 extern "C" __global__ void __launch_bounds__(THREADS) fp32_fallback(
     const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ bias,
-    const int* __restrict__ place_is_marked, const int* __restrict__ weight_is_marked, float* __restrict__ y, int P,
-    int PW, const Layer layer)
+    const int* __restrict__ place_is_marked, const int* __restrict__ marked_places,
+    const int* __restrict__ weight_is_marked, float* __restrict__ y, int P, int PW, const Layer layer)
 {
-    __shared__ int is_marked[THREADS];
-    const int mine = blockIdx.x * THREADS + threadIdx.x;
-    is_marked[threadIdx.x] = mine < layer.outputs ? place_is_marked[mine] : 0;
-    bool is_any = is_marked[threadIdx.x];
+    const int lane = threadIdx.x % 32, warps = gridDim.x * WARPS;
+    const int warp = blockIdx.x * WARPS + __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
+    for (long long i = warp; i < (long long)marked_places[0] * layer.M; i += warps)
+        compute_output(x, w, bias, y, P, PW, marked_places[1 + i / layer.M], i % layer.M, lane, layer);
+    bool is_any = false;
     for (int channel = threadIdx.x; channel < layer.M; channel += THREADS) is_any |= weight_is_marked[channel];
     if (!__syncthreads_or(is_any)) return;
-    for (int i = 0; i < THREADS; ++i) {
-        const int place = blockIdx.x * THREADS + i, image = place / (layer.rows * layer.pitch);
-        const int top = place / layer.pitch % layer.rows - P, left = place % layer.pitch - PW;
-        const long long output = layer.output_at(place);
-        if (output < 0) continue;
-        for (int channel = threadIdx.x; channel < layer.M; channel += THREADS) {
-            if (!is_marked[i] && !weight_is_marked[channel]) continue;
-            const float* weights = w + (size_t)channel * layer.C * layer.K * layer.KW;
-            float sum = 0.0f;
-            for (int c = 0; c < layer.C; ++c)
-                for (int p = 0; p < layer.K; ++p)
-                    for (int q = 0; q < layer.KW; ++q, ++weights) {
-                        const int row = top + p * layer.D, column = left + q * layer.DW;
-                        if (row >= 0 && row < layer.H && column >= 0 && column < layer.W)
-                            sum += x[(((size_t)image * layer.C + c) * layer.H + row) * layer.W + column] * *weights;
-                    }
-            y[output + (size_t)channel * layer.H_out * layer.W_out] = sum + (bias ? bias[channel] : 0.0f);
-        }
-    }
+    for (int channel = 0; channel < layer.M; ++channel)
+        if (weight_is_marked[channel])
+            for (int place = warp; place < layer.outputs; place += warps)
+                if (!place_is_marked[place]) compute_output(x, w, bias, y, P, PW, place, channel, lane, layer);
 }

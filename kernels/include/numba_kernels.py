@@ -7,6 +7,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+if not hasattr(np, "row_stack"):
+    np.row_stack = np.vstack  # NumPy 2.5 left the name out, and numba-cuda 0.30 asks for it
+
 from numba import config, cuda
 
 from warpbook.kernels.languages import Compiled

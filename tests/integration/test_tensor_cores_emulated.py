@@ -18,8 +18,8 @@ pytestmark = pytest.mark.skipif(emulation.compiler() is None, reason="there is n
 
 # Layers of many channels: blocks of several sizes, channels and outputs that fill none of them.
 MANY_CHANNELS = [
-    networks.ConvLayer("padded", 36, 13, 30, 130, 3, P=1),
-    networks.ConvLayer("deep", 48, 7, 7, 200, 2),
+    networks.ConvLayer("padded", 48, 9, 43, 70, 3, P=1),
+    networks.ConvLayer("deep", 36, 7, 7, 130, 2),
 ]
 # The layers that each is tried on. One that names its layers is for no others of the networks.
 LAYERS = {
@@ -65,7 +65,6 @@ FAULTS = {
         Fault("a, b, 2 * units, [&]", "a, b, (PLANTED ? 0 : 2 * units), [&]", WRONG),
         Fault("tap / KW * D * pitch", "tap / KW * D * W", WRONG),
         Fault("max(layer.P, layer.P_end)", "(0 if PLANTED else max(layer.P, layer.P_end))", WRONG),
-        Fault("large_tiles * PLACES", "large_tiles * 128", "outputs unwritten"),
         Fault("cp_async_wait_group<AHEAD - 1>();", "cp_async_wait_group<AHEAD>();", "outputs are"),
     ],
     "tensor_cores": [
@@ -87,13 +86,14 @@ RANGE_FAULTS = {
     ],
 }
 RANGE_FAULTS["implicit_gemm"] = [
-    Fault("place_is_marked[place] = 1;", ""),
-    Fault("exponent_of(largest_of_image(image_largest, image))", "exponent_of(image_largest[0])"),
+    Fault("marked_places[1 + atomicAdd(marked_places, 1)] = place;", ""),
+    Fault("exponent_of(largest_of_image(image_largest, image))", "exponent_of(largest_of_image(image_largest, 0))"),
+    Fault("!(fmaxf(fabsf(first), fabsf(second)) <= most)", "false"),
 ]
 RANGE_FAULT_LAYERS = {
     "fp16x3_mma": [("sp19", 1), ("sp19", 0)],
     "fp16x3_wgmma": [("sp19", 1)],
-    "implicit_gemm": [("many", 1)],
+    "implicit_gemm": [("many", 0)],
 }
 
 
@@ -187,8 +187,9 @@ np.savez(out, **made)
 
 def drawn(layer):
     """Images, weights and float64's outputs: (1) as drawn, (2) every pixel by a power of two of its own, (3) half of
-    the image far below the rest, (4) one infinite number among zeros, (5) all of it tiny, (6) one tiny number, one of 1, zeros."""
-    conv, source = layer.at(6), np.random.default_rng(5)
+    the image far below the rest, (4) one infinite number among zeros, (5) all of it tiny, (6) one tiny number, one of 1,
+    zeros, (7) one number far beyond the rest."""
+    conv, source = layer.at(7), np.random.default_rng(5)
     x = source.standard_normal(conv.shape("x")).astype(np.float32)
     x[1] *= np.exp2(source.integers(-12, 13, x[1, 0].shape)).astype(np.float32)
     x[2, :, : conv.H // 2] *= np.float32(2.0**-30)
@@ -197,6 +198,7 @@ def drawn(layer):
     x[4] *= np.float32(2.0**-120)
     x[5] = 0
     x[5, 0, 2, 3], x[5, -1, -1, -1] = 2.0**-40, 1
+    x[6, -1, 1, 5] = 2.0**9
     w = (source.standard_normal(conv.shape("w")) / 5).astype(np.float32)
     with np.errstate(invalid="ignore"):
         y = reference.convolve(x.astype(np.float64), w.astype(np.float64), padding=conv.P)
@@ -204,14 +206,19 @@ def drawn(layer):
     return SimpleNamespace(x=x, w=w, y=y, magnitudes=magnitudes)
 
 
-def of_fp32(made, drawn):
+# Of a sum of products' magnitudes. fp16x3_wgmma leaves whole sums to the tensor cores, which truncate: beside one large
+# product the error is three times that of FP32 additions in turn.
+MOST_ERROR = {"fp16x3_wgmma": 1.5e-6}
+
+
+def of_fp32(made, drawn, most=1e-6):
     """Whether each output that is finite is apart from float64's by no more than FP32 sums of its products are, and all
     others are the same."""
     known = np.isfinite(drawn.y)
     with np.errstate(invalid="ignore"):
         apart = abs(made - drawn.y)[known]
     same = np.array_equal(made[~known], drawn.y[~known], equal_nan=True)
-    return same and bool((apart <= 1e-6 * drawn.magnitudes[known]).all())
+    return same and bool((apart <= most * drawn.magnitudes[known]).all())
 
 
 @pytest.fixture
@@ -224,7 +231,12 @@ def outside_fp32(compiled, run_emulated):
         given = {"x".join(map(str, (c.C, c.H, c.W, c.M, c.K, c.P))): drawn(c) for c in layers.values()}
         arrays = {f"{kind} {place}": getattr(each, kind) for place, each in given.items() for kind in "xw"}
         made = run_emulated(SCRIPT, library, variant.files[0].parent, name, *given, **arrays)
-        return [place for place, (key, each) in zip(places, given.items(), strict=True) if not of_fp32(made[key], each)]
+        most = MOST_ERROR.get(name, 1e-6)
+        return [
+            place
+            for place, (key, each) in zip(places, given.items(), strict=True)
+            if not of_fp32(made[key], each, most)
+        ]
 
     return call
 

@@ -432,15 +432,15 @@ class EmulatedSymbol:
 
 
 def _argument(value: Any) -> Any:
-    """What a kernel gets: an array's address; a number, or a host's array of a structured type, by value as CuPy has it."""
-    if isinstance(value, np.ndarray) and not value.dtype.fields:
+    """What a kernel gets: an array's address; a number, or a struct as numpy.void, by value."""
+    if isinstance(value, np.ndarray):
         return ctypes.c_void_p(value.ctypes.data)
     return (ctypes.c_char * value.nbytes).from_buffer_copy(value.tobytes())
 
 
 def _allocation(value: Any) -> tuple[int, int]:
     """Where the memory begins that an argument lies in, and its bytes; 0 for a number."""
-    if not isinstance(value, np.ndarray) or value.dtype.fields:
+    if not isinstance(value, np.ndarray):
         return 0, 0
     while isinstance(value.base, np.ndarray):
         value = value.base

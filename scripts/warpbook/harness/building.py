@@ -14,7 +14,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -366,7 +365,7 @@ def _build_in_language(variant: Variant, arch: str) -> Build:
         yield {name: one.ptx for name, one in made.items()}, [_assemble(name, *one) for name, one in made.items()]
 
     assert variant.language
-    compiler = f"{variant.language.name} {metadata.version(variant.language.distribution)}"
+    compiler = variant.language.version
     try:
         ((ptx, kernels),) = run_supervised(produce, COMPILE_S)
     except MachineFault:

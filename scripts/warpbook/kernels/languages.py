@@ -4,8 +4,10 @@ A variant in one of them is a .py whose header names the package under `requires
 any launcher; its `compiled(arch)`, if it has one, tells what its kernels are compiled to, by name.
 """
 
+import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import metadata
 from typing import NamedTuple
 
 
@@ -33,6 +35,14 @@ class Language:
         """What installs it."""
         return f"pip install '{self.distribution}{self.extras}'" if self.extras else f"pip install {self.distribution}"
 
+    @property
+    def version(self) -> str:
+        """Its name, and its version where pip installed it by the usual name: PyTorch's nightly builds bring another."""
+        try:
+            return f"{self.name} {metadata.version(self.distribution)}"
+        except metadata.PackageNotFoundError:
+            return self.name
+
 
 LANGUAGES = {
     "triton": Language("Triton", "triton", interpreter={"TRITON_INTERPRET": "1"}),
@@ -41,3 +51,11 @@ LANGUAGES = {
     "cuda.tile": Language("cuTile", "cuda-tile"),
 }
 """By the package that its variants import and require."""
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package, or one within another such as cuda.tile, can be imported here."""
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # of the outer package
+        return False

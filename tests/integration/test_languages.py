@@ -2,9 +2,9 @@
 
 import shutil
 
-import check_variant
 import pytest
 
+import check_variant
 from warpbook.harness import building, checking
 from warpbook.harness.isolated import IsolatedBench
 from warpbook.kernels import languages, variants
@@ -36,7 +36,7 @@ PTX = """
 @pytest.fixture
 def variant_in_ours(tmp_path, monkeypatch):
     """Make a variant in a language that is installed wherever the tests are, of the rest of its source."""
-    monkeypatch.setitem(languages.LANGUAGES, "numpy", Language("NumPy", "numpy", interpreter={"INTERPRETED": "1"}))
+    monkeypatch.setitem(languages.LANGUAGES, "numpy", Language("NumPy", "numpy", {"INTERPRETED": "1"}))
 
     def make(source: str) -> variants.Variant:
         (tmp_path / "mine.py").write_text(f'"""\ntitle: Mine\nrequires: numpy\n"""\n{source}')
@@ -99,5 +99,7 @@ def compiled(arch):
     assert row["registers"] > 0 and row["compiler"].startswith("NumPy ")
     assert (tmp_path / "builds" / "sm_90.twice.ptx").read_text() == PTX
 
-    (made,) = building.build_all(variant_in_ours(source.replace("add.s32", "add.s31")), ["sm_90"], tmp_path / "b", False)
+    (made,) = building.build_all(
+        variant_in_ours(source.replace("add.s32", "add.s31")), ["sm_90"], tmp_path / "b", False
+    )
     assert not made.ok and "Unknown modifier '.s31'" in made.log

@@ -4,10 +4,10 @@ import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-import check_variant
-import doctor
 import pytest
 
+import check_variant
+import doctor
 from warpbook.harness import building
 from warpbook.kernels import variants
 from warpbook.kernels.languages import LANGUAGES

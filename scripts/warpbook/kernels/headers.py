@@ -66,7 +66,7 @@ class Header(BaseModel):
     device: Literal["cpu", "gpu"] = Field("gpu", description="where it runs")
     peer: bool = Field(False, description="calls a library that users would otherwise pick")
     order: Literal["NCHW", "NHWC"] = Field("NCHW", description="a peer's layout of x, w and y; converted untimed")
-    requires: str = Field("", description="Python package that the variant needs beyond the default install")
+    requires: str = Field("", description="package that it needs beyond the default install: its language, for one")
     precision: Literal["fp32", "tf32", "fp16", "bf16"] = Field(
         "fp32", description="precision of its result, which sets the tolerance"
     )

@@ -71,6 +71,11 @@ def test_an_interpreted_kernel_without_its_mask_is_wrong(tmp_path):
     assert rows[-1]["status"] == "wrong_result"
 
 
+def test_a_grid_of_more_threads_than_are_simulated_is_unsupported():
+    (row,) = checked(SHIPPED["softmax/numba_rows"], 3)
+    assert (row["status"], row["reason"][:43]) == ("unsupported", "softmax: 16768 threads exceed the 4096 that")
+
+
 def test_what_takes_an_interpreter_too_long_is_unsupported(variant_in_ours, tmp_path, monkeypatch):
     variant_in_ours("import time\n\ndef prepare(layer, images):\n    return lambda x, w, y: time.sleep(60)\n")
     out = tmp_path / "correctness.csv"

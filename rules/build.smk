@@ -18,6 +18,7 @@ rule build_variant:
         architectures=PLAN.architectures,
         sandbox=CONFIG.sandbox,
         rerun_on_columns=code_dependencies.column_types(tables.BUILDS),
+        rerun_on_installing=lambda wildcards: PLAN.variants[wildcards.variant].missing,
     message:
         "Building {wildcards.variant}"
     shell:

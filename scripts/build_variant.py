@@ -23,6 +23,8 @@ def main() -> None:
         builds = building.build_all(variant, arguments.architectures, arguments.out, sandboxed)
     if variant.language and not builds:
         print(f"registers and shared memory not known: {building.not_compiled_reason(variant)}")
+    elif variant.language and any(row["registers"] is None for made in builds if made.ok for row in made.rows):
+        print("registers and shared memory not known: there is no ptxas here: pip install 'warpbook[course]'")
     for made in builds:
         if not made.ok:
             print(f"{made.variant} for {made.arch}: {made.log}")

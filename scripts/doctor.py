@@ -1,7 +1,6 @@
 """Tell what this machine has, and which command brings what it lacks; exit status 0 if a report can be made."""
 
 import argparse
-import importlib.util
 import os
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from warpbook.common import version
 from warpbook.common.errors import UserError, exit_status
 from warpbook.common.files import LIBRARY, PROJECT
 from warpbook.harness import building, cpp_compiler, nvcc, sandbox
+from warpbook.kernels import languages
 from warpbook.machine import available_profilers, cuda_devices
 from warpbook.problems import fashion_mnist
 from warpbook.report import pdf
@@ -33,9 +33,9 @@ def findings() -> Iterator[Finding]:
     """Each part that a report uses, those that it cannot do without first."""
     try:
         pdf.weasyprint()
-        yield Finding("Pango, for the PDF", "here", needed=True)
+        yield Finding("WeasyPrint and Pango", "here", needed=True)
     except UserError as error:
-        yield Finding("Pango, for the PDF", "", str(error).rpartition("install it with: ")[2], needed=True)
+        yield Finding("WeasyPrint and Pango", "", str(error).rpartition("install it with: ")[2], needed=True)
     try:
         yield Finding("CUDA compiler", building.compiler(), needed=True)
     except (ImportError, RuntimeError, OSError) as error:
@@ -55,8 +55,11 @@ def findings() -> Iterator[Finding]:
         yield Finding("Hardware counters", "" if _counters_restricted() else "allowed", COUNTERS)
     reason = sandbox.unavailable_reason()
     yield Finding("Sandbox", "" if reason else "bubblewrap", f"{reason}; without it kernels run with your rights")
-    torch = importlib.util.find_spec("torch")
-    yield Finding("PyTorch", "here" if torch else "", "pip install torch, to compare with it and with cuDNN")
+    torch = "here" if languages.is_installed("torch") else ""
+    yield Finding("PyTorch", torch, "pip install torch, to compare with it and with cuDNN")
+    for package, language in languages.LANGUAGES.items():
+        version = language.version if languages.is_installed(package) else ""
+        yield Finding(language.name, version, f"{language.command}, for kernels in {language.name}")
     compiler = nvcc.find_compiler()
     remedy = "pip install 'warpbook[course]', for files of the course ECE408"
     yield Finding("nvcc", nvcc.version() if compiler else "", remedy)

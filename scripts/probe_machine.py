@@ -20,8 +20,8 @@ from warpbook.kernels import occupancy
 from warpbook.machine import available_profilers, cuda_devices, gpu_pool, host
 
 PACKAGES = (
-    "snakemake", "cupy-cuda13x", "cupy-cuda12x", "numpy", "pandas", "numba", "onnxruntime", "torch", "cupti-python",
-    "nvidia-ml-py", "cuda-bindings", "matplotlib", "jinja2", "weasyprint",
+    "snakemake", "cupy-cuda13x", "cupy-cuda12x", "numpy", "pandas", "numba", "numba-cuda", "triton", "onnxruntime", "torch",
+    "cupti-python", "nvidia-ml-py", "cuda-bindings", "matplotlib", "jinja2", "weasyprint",
 )  # fmt: skip
 COPY_BYTES = 1 << 30
 MULTIPLY_ADD_ROUNDS = 200  # about 4 ms on an H200

@@ -3,6 +3,7 @@
 Numba simulates where NUMBA_ENABLE_CUDASIM is set before it is imported.
 """
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -14,9 +15,12 @@ if not hasattr(np, "row_stack"):
 
 from numba import config, cuda
 
+from warpbook.common.supervision import VariantFailure
 from warpbook.kernels.languages import Compiled
 
 config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # small cases are meant to be small
+SIMULATED_THREADS = 4096
+"""Threads of a grid that are simulated: each is one of Python's, and takes milliseconds."""
 
 
 class Kernel:
@@ -29,6 +33,9 @@ class Kernel:
     def load(self, grid: tuple[int, ...], threads: int) -> Callable[..., None]:
         """A call of the kernel with its arrays, compiled for the device in hand."""
         if config.ENABLE_CUDASIM:
+            if (count := math.prod(grid) * threads) > SIMULATED_THREADS:
+                reason = f"{count} threads exceed the {SIMULATED_THREADS} that are simulated; check it on a GPU"
+                raise VariantFailure("unsupported", f"{self.function.__name__}: {reason}")
             return lambda *arrays: self.jitted[grid, threads](*arrays)
         self.jitted.compile(self.signature)
         launch = self.jitted[grid, threads]

@@ -72,38 +72,15 @@ def load(kernel: Any, extents: Mapping[str, int], constants: Mapping[str, Any], 
 
 
 class HostTensor:
-    """NumPy's memory with what the interpreter asks of a tensor and of its storage."""
+    """NumPy's memory as the interpreter asks for a tensor, which is its own storage and its own copy on the CPU."""
 
-    def __init__(self, array: Any = None):
-        self.array = array
-
-    @property
-    def dtype(self) -> str:
-        return str(self.array.dtype)
+    def __init__(self, array: Any):
+        self.dtype, self.address = str(array.dtype), int(array.ctypes.data)
 
     def data_ptr(self) -> int:
-        return int(self.array.ctypes.data)
+        return self.address
 
-    def untyped_storage(self) -> "HostTensor":
+    def itself(self, *_: Any, **__: Any) -> "HostTensor":
         return self
 
-    def cpu(self) -> "HostTensor":
-        return self
-
-    def new_empty(self, *_: Any, **__: Any) -> "HostTensor":
-        return HostTensor()
-
-    def set_(self, storage: "HostTensor", *_: Any) -> None:
-        self.array = storage.array
-
-    def copy_(self, other: "HostTensor") -> None:
-        """Nothing: both are the same memory."""
-
-    def storage_offset(self) -> int:
-        return 0
-
-    def size(self) -> Any:
-        return self.array.shape
-
-    def stride(self) -> None:
-        return None
+    untyped_storage = cpu = new_empty = set_ = copy_ = storage_offset = size = stride = itself

@@ -13,6 +13,7 @@ import yaml
 from pypdf import PdfReader
 
 from warpbook.common.files import PROJECT, PROJECT_VARIABLE
+from warpbook.kernels.languages import LANGUAGES
 from warpbook.machine import locks
 from workspaces import keep_emulator
 
@@ -125,6 +126,7 @@ def test_an_unchanged_notebook_has_nothing_to_do_and_a_changed_kernel_is_checked
 def test_a_doctor_finds_that_a_report_can_be_made_here(installed):
     done = installed.warpbook("doctor")
     assert done.returncode == 0, done.stdout
+    assert all(re.search(rf"^(ok|-)\s+{one.name} ", done.stdout, re.M) for one in LANGUAGES.values()), done.stdout
     assert f"This notebook: {installed.notebook}\n" in done.stdout and str(installed.library) in done.stdout
 
 

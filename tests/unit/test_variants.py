@@ -245,9 +245,10 @@ def test_variants_that_build_on_each_other_are_found_all_the_same(cuda_variant, 
     assert set(variants.discover(tmp_path)) == {"one", "two"}
 
 
-def test_a_package_that_is_not_installed_makes_a_variant_unsupported(cpu_variant):
-    variant = cpu_variant("pass", header="requires: no_such_package\n")
-    assert "needs the Python package no_such_package" in variant.unsupported(CONV2.at(1))
+@pytest.mark.parametrize("package", ["no_such_package", "no_such.package"])
+def test_a_package_that_is_not_installed_makes_a_variant_unsupported(package, cpu_variant):
+    variant = cpu_variant("pass", header=f"requires: {package}\n")
+    assert f"needs the Python package {package}" in variant.unsupported(CONV2.at(1))
 
 
 def test_a_launcher_that_does_not_import_is_named_with_its_error(tmp_path, cpu_variant):

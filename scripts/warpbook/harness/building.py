@@ -14,7 +14,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -366,7 +365,7 @@ def _build_in_language(variant: Variant, arch: str) -> Build:
         yield {name: one.ptx for name, one in made.items()}, [_assemble(name, *one) for name, one in made.items()]
 
     assert variant.language
-    compiler = f"{variant.language.name} {metadata.version(variant.language.distribution)}"
+    compiler = variant.language.version
     try:
         ((ptx, kernels),) = run_supervised(produce, COMPILE_S)
     except MachineFault:
@@ -376,10 +375,10 @@ def _build_in_language(variant: Variant, arch: str) -> Build:
     return Build(variant.name, arch, None, _rows(variant, arch, compiler, True, "", kernels), ptx)
 
 
-def _assemble(name: str, ptx: str, shared_bytes: int, ptxas: str) -> dict[str, Any]:
+def _assemble(name: str, ptx: str, shared_bytes: int, assembler: str) -> dict[str, Any]:
     """What the assembler tells of a kernel by its PTX, with the shared memory that its language adds; its name alone
     where there is no assembler."""
-    program = ptxas or _ptxas()
+    program = assembler or ptxas()
     target = re.search(r"^\.target (sm_\w+)", ptx, re.MULTILINE)
     if program is None or target is None:
         return {"kernel": name}
@@ -393,7 +392,7 @@ def _assemble(name: str, ptx: str, shared_bytes: int, ptxas: str) -> dict[str, A
     return {**usage, "kernel": name, "shared_bytes": usage["shared_bytes"] + shared_bytes}
 
 
-def _ptxas() -> str | None:
+def ptxas() -> str | None:
     """The assembler of the CUDA toolkit that nvcc is of, or on PATH; None where there is none."""
     compiler = nvcc.find_compiler()
     beside = compiler.with_name("ptxas") if compiler else None

@@ -1,6 +1,5 @@
 """What a variant says of itself: the facts of its header, or of the YAML file beside it, read and checked."""
 
-import importlib.util
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -23,7 +22,7 @@ from warpbook.common.quick_yaml import load_yaml
 from warpbook.kernels import launches, occupancy
 from warpbook.kernels.claims import Amount, Claim
 from warpbook.kernels.constraints import Bounds, Limits
-from warpbook.kernels.languages import LANGUAGES
+from warpbook.kernels.languages import LANGUAGES, is_installed
 from warpbook.kernels.launches import Argument, Call, Launch, LaunchStep, OutputsPerBlock, Slice
 from warpbook.problems import problem as problems
 from warpbook.problems.problem import Case
@@ -67,7 +66,7 @@ class Header(BaseModel):
     device: Literal["cpu", "gpu"] = Field("gpu", description="where it runs")
     peer: bool = Field(False, description="calls a library that users would otherwise pick")
     order: Literal["NCHW", "NHWC"] = Field("NCHW", description="a peer's layout of x, w and y; converted untimed")
-    requires: str = Field("", description="Python package that the variant needs beyond the default install")
+    requires: str = Field("", description="package that it needs beyond the default install: its language, for one")
     precision: Literal["fp32", "tf32", "fp16", "bf16"] = Field(
         "fp32", description="precision of its result, which sets the tolerance"
     )
@@ -189,14 +188,11 @@ class Header(BaseModel):
 
     def missing(self, name: str) -> str:
         """Which package that `name` requires is not installed here, in words; empty when nothing is missing."""
-        try:
-            absent = self.requires and importlib.util.find_spec(self.requires) is None
-        except ModuleNotFoundError:  # of a package within another, which is not there either
-            absent = True
+        if not self.requires or is_installed(self.requires):
+            return ""
         language = LANGUAGES.get(self.requires)
         command = language.command if language else f"pip install {self.requires}"
-        words = f"{name} needs the Python package {self.requires}, which is not installed here: {command}"
-        return words if absent else ""
+        return f"{name} needs the Python package {self.requires}, which is not installed here: {command}"
 
     @property
     def reduced(self) -> tuple[str, int] | None:

@@ -4,8 +4,11 @@ A variant in one of them is a .py whose header names the package under `requires
 any launcher; its `compiled(arch)`, if it has one, tells what its kernels are compiled to, by name.
 """
 
+import importlib.util
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import metadata
 from typing import NamedTuple
 
 
@@ -20,24 +23,39 @@ class Compiled(NamedTuple):
 
 @dataclass(frozen=True)
 class Language:
-    """A language: its name, its package on PyPI, which of that package's extras its compiler needs, and the variables
-    that have it compute on a CPU; none where it cannot."""
+    """A language: its name, what pip installs for it, and the variables that have it compute on a CPU; none where it
+    cannot."""
 
     name: str
-    distribution: str
-    extras: str = ""
+    package: str
     interpreter: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def command(self) -> str:
         """What installs it."""
-        return f"pip install '{self.distribution}{self.extras}'" if self.extras else f"pip install {self.distribution}"
+        return f"pip install {shlex.quote(self.package)}"
+
+    @property
+    def version(self) -> str:
+        """Its name, and its version where pip installed it by the usual name: PyTorch's nightly builds bring another."""
+        try:
+            return f"{self.name} {metadata.version(self.package.partition('[')[0])}"
+        except metadata.PackageNotFoundError:
+            return self.name
 
 
 LANGUAGES = {
-    "triton": Language("Triton", "triton", interpreter={"TRITON_INTERPRET": "1"}),
-    "numba_cuda": Language("Numba-CUDA", "numba-cuda", "[cu13]", {"NUMBA_ENABLE_CUDASIM": "1"}),
+    "triton": Language("Triton", "triton", {"TRITON_INTERPRET": "1"}),
+    "numba_cuda": Language("Numba-CUDA", "numba-cuda[cu13]", {"NUMBA_ENABLE_CUDASIM": "1"}),
     "cutlass": Language("CuTe DSL", "nvidia-cutlass-dsl"),
     "cuda.tile": Language("cuTile", "cuda-tile"),
 }
 """By the package that its variants import and require."""
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package, or one within another such as cuda.tile, can be imported here."""
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # of the outer package
+        return False

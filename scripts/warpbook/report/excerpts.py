@@ -1,5 +1,6 @@
 """What a variant changes in the source that it builds on: the lines that matter, highlighted."""
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -51,7 +52,7 @@ class Line:
 @dataclass(frozen=True)
 class Excerpt:
     """A difference in short. file, over: the names of the two files; more: lines changed elsewhere; added, removed:
-    lines of code in all."""
+    lines of code in all. Part of a source in short where `over` is empty; more: its other lines."""
 
     file: str
     over: str
@@ -74,8 +75,17 @@ def excerpt(variant: Variant, baseline: Variant, most_lines: int = MOST_LINES, u
     """The stretch of at most `most_lines` lines that tells most of what `variant` changes in `baseline`.
 
     Of the kernels' code, headers apart; where that is the same, of the constants that it is compiled with, else of the
-    launchers'. None where nothing differs. `usual`: without the kernels that are for unusual cases alone.
+    launchers'. None where nothing differs. `usual`: without the kernels that are for unusual cases alone. Two languages
+    have no lines in common: then it is a stretch of the variant's own kernels.
     """
+    if variant.language != baseline.language:
+        ending = ".py" if variant.language else ".cu"
+        own = _kernels_of_python(variant.launcher_code) if variant.language else _kernels_code(variant, usual)
+        if (found := _stretch("", own, most_lines)) is None:
+            return None
+        entries, added, _ = found
+        lines = tuple(Line(" ", line.code) for line in _highlight(entries, "", own, ending))
+        return Excerpt(f"{variant.name}{ending}", "", lines, added - len(lines), added, 0)
     kernels = variant.cuda_source and baseline.cuda_source
     sides = [(_kernels_code(variant, usual), _kernels_code(baseline, usual), ".cu")] if kernels else []
     if variant.code == baseline.code or variant.defines != baseline.defines:
@@ -100,6 +110,14 @@ def _kernels_code(variant: Variant, usual: bool) -> str:
     if node and node.parent and node.parent.type == "linkage_specification":
         node = node.parent
     return cuda_ast.blank(code, [node]) if node else code
+
+
+def _kernels_of_python(code: str) -> str:
+    """The functions that a language compiles, which are those with a decorator; all code where none has one."""
+    found = [node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef) and node.decorator_list]
+    lines = code.splitlines()
+    kernels = [line for node in found for line in lines[node.decorator_list[0].lineno - 1 : node.end_lineno]]
+    return "\n".join(kernels) or code
 
 
 def _stretch(before: str, after: str, most_lines: int) -> tuple[list[_Entry], int, int] | None:

@@ -134,9 +134,11 @@ def _finish(_: Any, pdf: Any) -> None:
 
 @cache
 def weasyprint() -> Any:
-    """WeasyPrint, its PDF writer mended; loaded once where a process is forked after this. UserError without Pango."""
+    """WeasyPrint, its PDF writer mended; loaded once where a process is forked after this. UserError without it or Pango."""
     try:
         import weasyprint
+    except ModuleNotFoundError as error:
+        raise UserError(f"WeasyPrint cannot be imported ({error}); install it with: pip install weasyprint") from error
     except OSError as error:
         raise UserError(
             f"WeasyPrint cannot load Pango ({error}); install it with: "

@@ -71,7 +71,7 @@ BUILDS = Table(
         "compiler": Column("string", "compiler and its version"),
         "ok": Column("bool", "whether it was built"),
         "registers": Column("Int64", "registers of a thread", COUNT),
-        "shared_bytes": Column("Int64", "static shared memory of a block", COUNT),
+        "shared_bytes": Column("Int64", "static shared memory of a block; in Triton, all of it", COUNT),
         "local_bytes": Column("Int64", "local memory (stack frame) of a thread", COUNT),
         "spill_bytes": Column("Int64", "bytes that a thread spills to local memory, stores and loads together", COUNT),
         "log": Column("string", "the compiler's words where it complained"),

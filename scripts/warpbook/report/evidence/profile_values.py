@@ -190,7 +190,7 @@ class ProfileValues:
         run = self._scope.gpu_run
         builds = run.table(tables.BUILDS) if run else tables.BUILDS.empty()
         arch = run.gpu["arch"] if run and run.gpu else ""
-        return builds[(builds.variant == variant) & (builds.arch == arch)].set_index("kernel").shared_bytes
+        return builds[(builds.variant == variant) & (builds.arch == arch)].set_index("kernel").shared_bytes.dropna()
 
 
 def first_rows_covering(rows: list[ProfileRow], share: float = 0.9) -> list[ProfileRow]:

@@ -19,19 +19,22 @@ LOG_LENGTH = 400
 @dataclass(frozen=True)
 class BuildTables:
     """host: C++ for the processor, None where the study compares none; failed: None where every build succeeded;
-    options: what every kernel is compiled with."""
+    options: what every kernel in CUDA C++ is compiled with; languages: other languages and their versions, in words."""
 
     table: HtmlTable
     host: HtmlTable | None
     failed: HtmlTable | None
     options: str
+    languages: str
 
 
 def build_tables_view(ev: Evidence) -> BuildTables:
     """Builds made on this machine."""
     host = None if ev.builds.host.empty else _host(ev)
     failed = None if ev.builds.failed.empty else _failure_table(ev)
-    return BuildTables(_table(ev), host, failed, " ".join(building.OPTIONS))
+    in_others = [variant.name for variant in ev.compared_variants("gpu") if variant.language]
+    languages = ev.builds.table[ev.builds.table.variant.isin(in_others)].compiler.unique()
+    return BuildTables(_table(ev), host, failed, " ".join(building.OPTIONS), units.join_all(list(languages)))
 
 
 def _table(ev: Evidence) -> HtmlTable:

@@ -51,7 +51,7 @@ def _tests(ev: Evidence) -> HtmlTable:
             rows.append(_row(variant, variant.device, tests))
         if emulated:
             # The network's images are not predicted by emulation: there are no labels to compare.
-            rows.append(_row(variant, "emulated", emulated, labels=False))
+            rows.append(_row(variant, "interpreted" if variant.language else "emulated", emulated, labels=False))
     rows += [_row(variant, NOT_TIMED, tests) for variant, tests in ev.checks.not_compared]
     return HtmlTable(
         "a-correct",

@@ -1,0 +1,76 @@
+"""Kernels in other languages than CUDA C++: what is said where one is missing, and what a report shows of them."""
+
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+import pytest
+
+import check_variant
+import doctor
+from warpbook.harness import building
+from warpbook.kernels import variants
+from warpbook.kernels.languages import LANGUAGES
+from warpbook.problems import networks
+from warpbook.report.excerpts import ADDED, REMOVED, excerpt
+
+FA17 = networks.find("fa17")
+COMMANDS = {
+    "triton": "pip install triton",
+    "numba_cuda": "pip install 'numba-cuda[cu13]'",
+    "cutlass": "pip install nvidia-cutlass-dsl",
+    "cuda.tile": "pip install cuda-tile",
+}
+
+
+@pytest.fixture
+def variant_in(tmp_path):
+    """Make a variant of kernels in the language of a package."""
+
+    def make(package: str) -> variants.Variant:
+        text = f'"""\ntitle: Mine\nrequires: {package}\n"""\n\ndef prepare(layer, images): ...\n\ndef compiled(arch): ...\n'
+        (tmp_path / "mine.py").write_text(text)
+        return variants.read("mine", tmp_path)
+
+    return make
+
+
+@pytest.mark.parametrize("package", LANGUAGES)
+def test_a_missing_language_is_no_failure_and_said_with_what_installs_it(package, variant_in, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
+    variant = variant_in(package)
+    (row,) = next(check_variant.emulate(variant, FA17, False, tmp_path))
+    assert row["status"] == "unsupported"
+    assert row["reason"].endswith(f"{package}, which is not installed here: {COMMANDS[package]}")
+    assert building.build_all(variant, ["sm_90"], tmp_path / "builds", False) == []
+    assert building.not_compiled_reason(variant) == variant.unsupported(FA17.convs[0].at(1)) == row["reason"]
+
+
+@pytest.mark.parametrize("package", [package for package, one in LANGUAGES.items() if not one.interpreter])
+def test_a_language_without_an_interpreter_cannot_be_checked_without_a_gpu(package, variant_in, tmp_path, monkeypatch):
+    installed = ModuleType(package)
+    installed.__spec__ = ModuleSpec(package, None)
+    monkeypatch.setitem(sys.modules, package, installed)
+    (row,) = next(check_variant.emulate(variant_in(package), FA17, False, tmp_path))
+    assert row["status"] == "unsupported"
+    assert row["reason"].startswith("mine cannot be checked without a GPU")
+
+
+def test_a_doctor_tells_what_installs_weasyprint(monkeypatch):
+    monkeypatch.setitem(sys.modules, "weasyprint", None)
+    first = next(doctor.findings())
+    assert (first.found, first.remedy, first.needed) == ("", "pip install weasyprint", True)
+
+
+def test_a_report_shows_the_kernel_itself_where_its_baseline_is_in_another_language():
+    variant = variants.read("softmax/triton_rows")
+    found = excerpt(variant, variants.read(variant.header.builds_on))
+    assert (found.file, found.over, found.more) == ("softmax/triton_rows.py", "", 0)
+    assert {line.sign for line in found.lines} == {" "}
+    assert found.lines[0].code.striptags() == "@triton.jit"
+
+
+def test_a_report_shows_the_difference_of_two_variants_in_one_language():
+    found = excerpt(variants.read("gemm/triton_tf32x3"), variants.read("gemm/triton_tiled"))
+    changed = {line.sign: line.code.striptags() for line in found.lines if '"PRECISION"' in line.code.striptags()}
+    assert '"ieee"' in changed[REMOVED] and '"tf32x3"' in changed[ADDED]

@@ -21,6 +21,7 @@ from warpbook.report.figures import svg_drawing
 
 FONTS = LIBRARY / "reports" / "fonts"
 WIDTH_IN = 6.69  # the text's width on A4
+PAGE_IN = 8.6  # its height, less a figure's caption
 MOST_BESIDE, ROW_OF_MANY = 4, 3
 """So many panels stand side by side; of more, so many in a row."""
 INK, MUTED, RULE = "#1b1f24", "#5b6470", "#d5d9de"
@@ -127,11 +128,12 @@ def case_title(ev: Evidence, case: Case) -> str:
 
 
 def case_panels(ev: Evidence, row_in: float) -> tuple[Figure, list[Axes]]:
-    """A figure and a panel with a title for each case of a report, in rows of so many inches."""
+    """A figure and a panel with a title for each case of a report, in rows of so many inches, or less where a page has no
+    room for them."""
     count = len(ev.layers)
     columns = count if count <= MOST_BESIDE else ROW_OF_MANY
     rows = -(-count // columns)
-    figure = Figure(figsize=(WIDTH_IN, row_in * rows), layout="constrained")
+    figure = Figure(figsize=(WIDTH_IN, min(row_in * rows, PAGE_IN)), layout="constrained")
     places = figure.subplots(rows, columns, sharey=True, squeeze=False).flat
     panels = [next(places) for _ in range(count)]
     for empty in places:

@@ -27,6 +27,10 @@ class Finding:
     text: str
 
 
+MOST_NAMED = 2
+"""Of more cases a sentence gives the number, not the names."""
+
+
 @dataclass(frozen=True)
 class ExecutiveView:
     """findings: at most five sentences; facts: the machine that they were measured on, and what supports them."""
@@ -71,8 +75,14 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
     where = ev.layer_names[0] if len(ev.layers) == 1 else f"{'both' if len(ev.layers) == 2 else 'all'} {ev.case_word}s"
     faster = ""
     if composite := ev.ranking.composite:
-        quicker = [f"{one.stem} on {layer}" for layer, one in ev.ranking.faster_variants.items()]
-        faster = f" ({units.time(sum(composite.times_ms.values()))} with {units.join_all(quicker)})"
+        quicker: dict[str, list[str]] = {}
+        for layer, one in ev.ranking.faster_variants.items():
+            quicker.setdefault(one.stem, []).append(layer)
+        parts = [
+            f"{name} on {units.join_all(layers) if len(layers) <= MOST_NAMED else f'{len(layers)} of them'}"
+            for name, layers in quicker.items()
+        ]
+        faster = f" ({units.time(sum(composite.times_ms.values()))} with {units.join_all(parts)})"
     return (
         f"{best.stem} computes {where} at {ev.at_size(ev.largest)} in {units.time(total.value)}{faster}"
         f"{'. Speed: ' if compared else ''}{units.join_all(compared)}"

@@ -490,11 +490,13 @@ def milliseconds(value: float) -> str:
     return f"{value:.{3 if value < 1 else 2 if value < 10 else 1}f}"
 
 
-def newest_runs() -> tuple[list[Run], list[Run]]:
-    """The newest archived run of each GPU model, and of each CPU model."""
+def newest_runs(cases: str = "fa18") -> tuple[list[Run], list[Run]]:
+    """The newest archived run of each GPU model, and of each CPU model, that holds a network or a study's cases."""
     gpus, cpus = {}, {}
     runs = [catalog.open_run(path) for path in catalog.archived_paths(PROJECT / catalog.ARCHIVES)]
     for run in sorted(runs, key=lambda run: str(run.record["ended"])):
+        if cases not in run.record["networks"]:
+            continue
         if run.gpu:
             gpus[run.device_name("gpu")] = run
         else:
@@ -507,14 +509,14 @@ def best(times: pd.DataFrame) -> pd.Series | None:
     return None if times.empty else times.loc[times.median_ms.idxmin()]
 
 
-def layer_rows(run: Run, device: str, state: str, kind: str) -> Iterator[tuple[str, ...]]:
-    """Of each layer at the most images: our fastest variant, the fastest library, and how they compare."""
+def layer_rows(run: Run, device: str, state: str, kind: str, images: int = IMAGES) -> Iterator[tuple[str, ...]]:
+    """Of each layer at so many images: our fastest variant, the fastest library, and how they compare."""
     frame = run.table(tables.OP_TIMES)
     frame = frame[(frame.device == device) & (frame.state == state) & (frame.kind == kind) & (frame.status == "ok")]
     variants = run.record["variants"]
     libraries = [name for name, header in variants.items() if header["peer"]]
     for (network, layer), all_sizes in frame[frame.layer != ""].groupby(["network", "layer"]):
-        times = all_sizes[all_sizes["size"] == IMAGES]
+        times = all_sizes[all_sizes["size"] == images]
         ours = best(times[~times.variant.isin(libraries)])
         if ours is None:
             continue
@@ -613,6 +615,12 @@ def performance_page() -> str:
                 " copies alone and the GPU time.\n\n"
             )
             parts.append(markdown_table(networks, rows))
+    for run in newest_runs("layers")[0]:
+        parts.append(f"## Layers of ResNet-18 and others, {run.device_name('gpu')}\n\nRun `{run.run_id}`.\n\n")
+        for images in run.record["networks"]["layers"]["sizes"][1:]:
+            parts.append(
+                f"At {images} images:\n\n{markdown_table(layers, layer_rows(run, 'gpu', 'cold', 'gpu', images))}"
+            )
     for run in cpus:
         parts.append(f"## {run.device_name('cpu')}\n\nRun `{run.run_id}`, commit `{run.commit}`.\n\n")
         parts.append("### Layers on the CPU\n\nTime of the call, repeated on the same buffers.\n\n")

@@ -162,3 +162,13 @@ def test_the_readme_s_times_are_those_of_the_runs(generator, quoted_runs, layer,
         by_precision = [median[[one for one in peers if one.startswith(f"cudnn_{p}")]].min() for p in ("fp32", "tf32")]
         expected += [median[~median.index.isin(peers)].min(), *by_precision]
     assert quoted == [generator.milliseconds(value) for value in expected]
+
+
+def test_the_readme_s_range_over_padded_layers_is_the_run_s():
+    low, high, name = re.search(r"padding (\S+) to (\S+) times .+? in FP32 .+?`(.+?)`", README.read_text()).groups()
+    frame = catalog.open_run(PROJECT / catalog.ARCHIVES / f"{name}.zip").table(tables.OP_TIMES)
+    chosen = frame.layer.str.fullmatch(r"3x3 of \d+") & frame["size"].isin([32, 128])
+    chosen &= (frame.state == "cold") & (frame.kind == "gpu")
+    median = frame[chosen].pivot(index=["layer", "size"], columns="variant", values="median_ms")
+    ratio = median[["cudnn_fp32", "cudnn_fp32_nhwc"]].min(axis=1) / median.implicit_gemm
+    assert (low, high) == (f"{ratio.min():.1f}", f"{ratio.max():.1f}")

@@ -617,10 +617,10 @@ def performance_page() -> str:
             parts.append(markdown_table(networks, rows))
     for run in newest_runs("layers")[0]:
         parts.append(f"## Layers of ResNet-18 and others, {run.device_name('gpu')}\n\nRun `{run.run_id}`.\n\n")
-        for images in run.record["networks"]["layers"]["sizes"][1:]:
-            parts.append(
-                f"At {images} images:\n\n{markdown_table(layers, layer_rows(run, 'gpu', 'cold', 'gpu', images))}"
-            )
+        parts += [
+            f"At {images} images:\n\n{markdown_table(layers, layer_rows(run, 'gpu', 'cold', 'gpu', images))}"
+            for images in run.record["networks"]["layers"]["sizes"][1:]
+        ]
     for run in cpus:
         parts.append(f"## {run.device_name('cpu')}\n\nRun `{run.run_id}`, commit `{run.commit}`.\n\n")
         parts.append("### Layers on the CPU\n\nTime of the call, repeated on the same buffers.\n\n")

@@ -126,6 +126,8 @@ def test_inputs_are_of_their_kind_and_the_same_whenever_they_are_drawn():
     assert 0.9 < x_of["large"].max() / 2**20 < 1
     assert 2**10 < x_of["mixed"].max() < 2**12
     assert np.median(x_of["mixed"][0]) < 2
+    assert 2**8 < x_of["outliers"].max() < 2**9
+    assert (x_of["outliers"] > 1).sum() == -(-x_of["outliers"].size // 997)
     assert 0 < x_of["subnormal"].max() < np.finfo(np.float32).tiny
     assert len(np.unique(x_of["subnormal"])) > x_of["subnormal"].size * 0.9
 

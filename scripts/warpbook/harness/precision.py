@@ -17,11 +17,16 @@ CLASS_RATIO = 2
 """A result is of FP32's class where its relative L2 error is at most so many times that of the direct convolution."""
 
 IMAGES = 4
-EXPONENTS = {"reals": (0, 0), "small": (-20, 0), "large": (20, 0), "mixed": (0, 0), "subnormal": (-130, 30)}
+EXPONENTS = {
+    "reals": (0, 0), "small": (-20, 0), "large": (20, 0), "mixed": (0, 0), "subnormal": (-130, 30), "outliers": (0, 0),
+}  # fmt: skip
 """Kinds of inputs: the powers of two that the reals in [-1, 1) of the first input and of the others are scaled by.
 Products of subnormal inputs are normal numbers again."""
 
 MIXED_EXPONENT = 12
+OUTLIERS_APART, OUTLIER_EXPONENT = 997, 9
+"""One of so many values of the first input is so many powers of two larger: what is added to it afterwards is rounded, or
+cut, to its precision."""
 
 
 def cases(problem: Problem, others: Iterable[Case]) -> list[Case]:
@@ -40,6 +45,8 @@ def draw_inputs(case: Case, inputs: str) -> dict[str, np.ndarray]:
     if inputs == "mixed":
         exponents = generator.integers(-MIXED_EXPONENT, MIXED_EXPONENT + 1, drawn[first].shape)
         drawn[first] = np.ldexp(drawn[first], exponents)
+    if inputs == "outliers":
+        drawn[first].reshape(-1)[::OUTLIERS_APART] *= 2.0**OUTLIER_EXPONENT
     of_first, of_others = EXPONENTS[inputs]
     return {
         name: np.ldexp(values, of_first if name == first else of_others).astype(np.float32)

@@ -112,7 +112,8 @@ def _ranges(ev: Evidence, rows: pd.DataFrame) -> HtmlTable:
         f"Ranges: reals are in [−1, 1); small and large are {first} times 2^{small[0]} and 2^{large[0]}; "
         f"mixed: each value of {first} times 2^e, e from "
         f"−{precision.MIXED_EXPONENT} to {precision.MIXED_EXPONENT}; subnormal: {first} times 2^{x_exponent}, which FP32 "
-        f"holds as subnormal numbers, and the other inputs times 2^{w_exponent}.".replace("^-", "^−")
+        f"holds as subnormal numbers, and the other inputs times 2^{w_exponent}; outliers: one of "
+        f"{precision.OUTLIERS_APART} values of {first} times 2^{precision.OUTLIER_EXPONENT}.".replace("^-", "^−")
         + borrowed_run.run_sentence(ev, PRECISION),
         (
             *words("Variant", "Claims"),

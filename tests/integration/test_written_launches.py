@@ -8,11 +8,39 @@ from warpbook.harness import building, checking
 from warpbook.harness.emulator import emulation
 from warpbook.harness.isolated import IsolatedBench
 from warpbook.kernels import variants
-from warpbook.problems import networks
+from warpbook.problems import networks, problem
 
 FILES = PROJECT / "tests" / "data" / "strangers"
 LECTURE = (FILES / "lecture_style.cu").read_text()
 LAYER = networks.ConvLayer("ragged", 3, 23, 19, 4, 5)
+PARTIAL_SUMS = """\
+__global__ void sum(const float *x, float *out, int n)
+{
+    __shared__ float part[256];
+    int i = blockIdx.x * 256 + threadIdx.x;
+    part[threadIdx.x] = i < n ? x[i] : 0.0f;
+    __syncthreads();
+    for (int s = 128; s > 0; s /= 2) {
+        if (threadIdx.x < s) part[threadIdx.x] += part[threadIdx.x + s];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) out[blockIdx.x] = part[0];
+}
+int main()
+{
+    int n = 1 << 20;
+    float *x, *out;
+    int blocks = (n + 255) / 256;
+    cudaMalloc(&x, n * sizeof(float));
+    cudaMalloc(&out, blocks * sizeof(float));
+    sum<<<blocks, 256>>>(x, out, n);
+    float *h_out = (float *)malloc(blocks * sizeof(float));
+    cudaMemcpy(h_out, out, blocks * sizeof(float), cudaMemcpyDeviceToHost);
+    float total = 0;
+    for (int b = 0; b < blocks; b++) total += h_out[b];
+    return total > 0;
+}
+"""
 needs_compiler = pytest.mark.skipif(
     emulation.compiler() is None, reason="there is no C++ compiler here to emulate with"
 )
@@ -53,6 +81,18 @@ def test_a_launch_that_is_read_is_judged_like_any_other(tmp_path):
     with IsolatedBench(variant, False, built) as bench:
         row = checking.check_case(bench, variant, networks.ConvLayer("wide", 1, 9, 40, 2, 3).at(2), ("integers",))[-1]
     assert "leaves the others unwritten" in row["reason"]
+
+
+@needs_compiler
+@pytest.mark.parametrize(("added", "right"), [("+= h_out[b]", True), ("+= h_out[b] * 1", True), ("part[0]", False)])
+def test_a_sum_that_the_host_finishes_is_judged_like_any_other(added, right, tmp_path):
+    """The last: of what each block leaves, a wrong kernel leaves too little."""
+    text = PARTIAL_SUMS.replace("part[0];", "part[1];") if not right else PARTIAL_SUMS.replace("+= h_out[b]", added)
+    (tmp_path / "problem.py").write_text((problem.FOLDER / "reduce" / "problem.py").read_text())
+    (tmp_path / "mine.cu").write_text(text)
+    rows = emulated.checked(tmp_path, "mine", "reduce")
+    assert (emulated.reasons(rows) == []) == right
+    assert right or {row["status"] for row in rows if not row["ok"]} == {"wrong_result"}
 
 
 def test_the_lines_to_write_are_right_once_what_was_not_read_is_filled_in(tmp_path):

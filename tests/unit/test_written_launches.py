@@ -201,13 +201,52 @@ void run(const float *x, float *y, int n) { const int each = n / 256; sum<each><
     assert words in variants.read("mine", tmp_path).read_error
 
 
-def test_a_sum_for_each_block_is_no_sum_of_all(tmp_path):
-    shutil.copy(problems.FOLDER / "reduce" / "problem.py", tmp_path)
-    (tmp_path / "mine.cu").write_text("""\
+PARTIAL_SUMS = """\
 __global__ void sum(const float *x, float *out, int n) { out[blockIdx.x] = x[blockIdx.x]; }
-void run(const float *x, float *out, int n) { sum<<<(n + 255) / 256, 256>>>(x, out, n); }
-""")
-    assert "`out` gets a value of each block, and y has one" in variants.read("mine", tmp_path).read_error
+void run(const float *x, float *out, int n)
+{
+    const int blocks = (n + 255) / 256;
+    sum<<<blocks, 256>>>(x, out, n);
+    float host[4096], total = 0;
+    cudaMemcpy(host, out, blocks * sizeof(float), cudaMemcpyDeviceToHost);
+    for (int i = 0; i < blocks; i++) total += host[i];
+}
+"""
+
+
+def test_what_each_block_leaves_is_added_up_where_the_host_does(tmp_path):
+    shutil.copy(problems.FOLDER / "reduce" / "problem.py", tmp_path)
+    (tmp_path / "mine.cu").write_text(PARTIAL_SUMS)
+    header = variants.read("mine", tmp_path).header
+    assert header.scratch == {"partial": "4 * ((n + 255) // 256)"}
+    assert [(step.kernel, step.arguments, step.sum) for step in header.steps] == [
+        ("sum", ["x", "partial", "n"], ""), ("", [], "partial"),
+    ]  # fmt: skip
+
+
+def test_a_sum_for_each_block_is_no_sum_of_all_but_with_two_lines(tmp_path):
+    shutil.copy(problems.FOLDER / "reduce" / "problem.py", tmp_path)
+    (tmp_path / "mine.cu").write_text(PARTIAL_SUMS.replace("+= host[i]", "= host[i]"))
+    error = variants.read("mine", tmp_path).read_error
+    assert "`out` gets a value of each block, and y has one" in error
+    (tmp_path / "mine.yaml").write_text(error.partition("mine.yaml:\n")[2])
+    assert variants.read("mine", tmp_path).header.steps[1].sum == "partial"
+
+
+@pytest.mark.parametrize(
+    ("problem", "step", "words"),
+    [
+        ("softmax", "{sum: part}", "has more outputs than one value"),
+        ("reduce", "{sum: y}", "'y' is not of `scratch`"),
+        ("reduce", "{sum: part, clear: part}", "a step launches a `kernel`, fills an array"),
+    ],
+)
+def test_a_sum_that_cannot_be_is_told(problem, step, words, tmp_path):
+    shutil.copy(problems.FOLDER / problem / "problem.py", tmp_path)
+    (tmp_path / "mine.cu").write_text("__global__ void sum(const float *x, float *y) {}")
+    launch = "{kernel: sum, arguments: [x, part], threads: [32], grid: [1]}"
+    (tmp_path / "mine.yaml").write_text(f"scratch: {{part: 4}}\nsteps: [{launch}, {step}]\n")
+    assert words in variants.read("mine", tmp_path).read_error
 
 
 def test_a_kernel_that_one_of_two_extents_is_told_is_not_taken_for_the_problem_s(tmp_path):

@@ -84,7 +84,14 @@ class _Binding:
 
     def call(self, call: Call) -> _Launch:
         if not call.kernel:
-            name = str(call.arguments[0])
+            name, *sums = map(str, call.arguments)
+            if sums:
+                (output,) = map(self._names.index, sums)
+
+                def add_up(arrays: tuple[Any, ...]) -> None:
+                    arrays[output][...] = self._scratch[name].sum()
+
+                return add_up
             if name in self._scratch:
                 return lambda arrays: self._scratch[name].fill(0)
             place = self._names.index(name)

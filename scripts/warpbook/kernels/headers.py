@@ -159,6 +159,10 @@ class Header(BaseModel):
             _check_arguments("arguments", step.arguments, here, arrays)
             if step.clear and step.clear not in {*problem.outputs, *self.scratch}:
                 raise ValueError(f"clear: {step.clear!r} is neither an output nor of `scratch`")
+            if step.sum and step.sum not in self.scratch:
+                raise ValueError(f"sum: {step.sum!r} is not of `scratch`")
+            if step.sum and [one.shape for one in problem.outputs.values()] != [(1,)]:
+                raise ValueError(f"sum: {problem.name} has more outputs than one value")
         if self.general:
             _check_arguments("general.arguments", self.general.arguments, known, arrays)
             expressions.check("general.shared_bytes", [self.general.shared_bytes], known)
@@ -171,6 +175,7 @@ class Header(BaseModel):
                 raise ValueError(f"claims.{number}.{error}") from None
         constant = problem.arrays[1] if self.constant_memory else ""
         said = [launches.find_array(text, arrays) for step in self._steps for text in step.arguments]
+        said += [name for step in self._steps if step.sum for name in problem.outputs]
         for array in problem.arrays:
             there, times = said.count(array), 0 if array == constant else 1
             if said and (there < times if self.steps else there != times):
@@ -293,11 +298,12 @@ class Header(BaseModel):
         cleared = [Call("", (name,), launches.Shape((), (), 0)) for name in self.clear]
         if self.steps or self.loop:
             named = (
-                step if step.clear or step.kernel else step.model_copy(update={"kernel": kernel})
+                step if step.clear or step.sum or step.kernel else step.model_copy(update={"kernel": kernel})
                 for step in self._steps
             )
             steps = list(named)
-            return cleared + launches.calls(steps, case.extents | self.constants, arrays)
+            (output, *_) = case.problem.outputs
+            return cleared + launches.calls(steps, case.extents | self.constants, arrays, output)
         general = self.general_for(case)
         return [*cleared, Call(general.kernel if general else kernel, self.argument_values(case), self.shape(case))]
 

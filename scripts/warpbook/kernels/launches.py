@@ -46,7 +46,7 @@ class Slice(NamedTuple):
 
 class Call(NamedTuple):
     """One launch and what it gets: arrays and parts of arrays, and numbers by value; or, without a kernel, an array to be
-    filled with zeros."""
+    filled with zeros, or one to be added up and the one that the sum goes to."""
 
     kernel: str
     arguments: tuple[Slice | str | int | float, ...]
@@ -54,7 +54,8 @@ class Call(NamedTuple):
 
 
 class LaunchStep(BaseModel):
-    """One of several launches that compute a result together, or an array that is filled with zeros between them."""
+    """One of several launches that compute a result together, an array that is filled with zeros between them, or the sum
+    of one that the host takes at the end."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     kernel: str = Field("", pattern=KERNEL)
@@ -63,12 +64,13 @@ class LaunchStep(BaseModel):
     grid: list[Expression] = Field(default_factory=list, max_length=3)
     shared_bytes: Expression = 0
     clear: str = Field("", description="an array to fill with zeros, in place of a launch")
+    sum: str = Field("", description="memory of `scratch` to add up into the output, in place of a launch")
     loop: dict[str, Expression] = Field(default_factory=dict, description="{n: N}: once for each n from 0 to N - 1")
 
     @model_validator(mode="after")
     def _one_thing(self) -> "LaunchStep":
-        if bool(self.kernel) == bool(self.clear):
-            raise ValueError("a step either launches a `kernel` or fills an array with zeros, `clear`")
+        if [bool(self.kernel), bool(self.clear), bool(self.sum)].count(True) != 1:
+            raise ValueError("a step launches a `kernel`, fills an array with zeros, `clear`, or adds one up, `sum`")
         if self.kernel and not (self.threads and self.grid and self.arguments):
             raise ValueError(f"{self.kernel} needs `arguments`, `threads` and `grid`")
         return self
@@ -81,15 +83,16 @@ def find_array(argument: int | float | str, arrays: Collection[str]) -> str:
     return next((name for name in expressions.used_names(argument) if name in arrays), "")
 
 
-def calls(steps: Sequence[LaunchStep], names: Mapping[str, int], arrays: Collection[str]) -> list[Call]:
+def calls(steps: Sequence[LaunchStep], names: Mapping[str, int], arrays: Collection[str], output: str) -> list[Call]:
     """The launches of a case in their order; those of neighbours with the same loop follow each other in every turn of it.
+    Sums go to `output`.
 
     Raises ValueError naming key, expression and reason.
     """
     made: list[Call] = []
     for loop, group in itertools.groupby(steps, key=lambda step: step.loop):
         counts = expressions.values("loop", list(loop.values()), names)
-        parts = [_StepEvaluator(step, names, arrays) for step in group]
+        parts = [_StepEvaluator(step, names, arrays, output) for step in group]
         for turn in itertools.product(*map(range, counts)):
             if len(made) > CALLS_MAX:
                 raise ValueError(f"loop: more than {CALLS_MAX} launches")
@@ -101,8 +104,8 @@ def calls(steps: Sequence[LaunchStep], names: Mapping[str, int], arrays: Collect
 class _StepEvaluator:
     """Computes the launch of a step, once only where no loop changes it."""
 
-    def __init__(self, step: LaunchStep, names: Mapping[str, int], arrays: Collection[str]):
-        self._step, self._arrays = step, arrays
+    def __init__(self, step: LaunchStep, names: Mapping[str, int], arrays: Collection[str], output: str):
+        self._step, self._arrays, self._output = step, arrays, output
         self._fixed = self._make_call(names) if not self._used_names() & step.loop.keys() else None
 
     def _used_names(self) -> set[str]:
@@ -118,6 +121,8 @@ class _StepEvaluator:
         step = self._step
         if step.clear:
             return Call("", (step.clear,), Shape((), (), 0))
+        if step.sum:
+            return Call("", (step.sum, self._output), Shape((), (), 0))
         threads = expressions.values("threads", step.threads, names)
         if reason := occupancy.block_limit_reason(threads):
             raise ValueError(reason)

@@ -35,6 +35,8 @@ _FILL = re.compile(r"(?:cudaMemset|cudaMemsetAsync|cudaMemcpy|cudaMemcpyAsync)\(
 _SET = re.compile(r"\*(\w+)=[^=]|(\w+)\[0\]=[^=]")
 _ZEROED = re.compile(r"(\w+)=(?:torch|at)::zeros")
 _KEYS = ("kernel", "arguments", "threads", "grid", "shared_bytes")
+_PARTIAL = "partial"
+"""Scratch memory for what each block leaves."""
 _CONDITIONS = ("if_statement", "switch_statement", "else_clause", "conditional_expression", "case_statement")
 
 
@@ -79,7 +81,7 @@ class LaunchInference:
         if body is not None:
             self._scope.read_until(body, launch.node)
         self._reasons: list[str] = []
-        self._beyond_yaml = False
+        self._beyond_yaml = self._leaves_partial_sums = False
         self._copied: dict[str, Any] = {}
         self._arrays_found: dict[int, str] = {}
         self.plain, self.line = launch.plain, launch.line
@@ -103,11 +105,13 @@ class LaunchInference:
         self._check_unconditional()
         cleared = [self.names.output] if self._fills_output() else []
         if self._reasons:
-            said = {} if self._beyond_yaml else facts | self._copied
+            limits = {"limits": limits} if (limits := self.limits(facts, facts)) else {}
+            said = {} if self._beyond_yaml else self._with_sum(facts) | limits | self._copied
             raise UnreadableLaunch(f"{'; '.join(self._reasons)} (launch in line {launch.line})", said)
         limits = self.limits(facts, facts)
         self.require_extents({**facts, **limits})
         facts |= self._copied | ({"limits": limits} if limits else {}) | ({"clear": cleared} if cleared else {})
+        facts = self._with_sum(facts)
         return InferredLaunch(facts, launch.line, tuple(self._scope.notes.values()))
 
     def facts(self, arrays: dict[int, str]) -> dict[str, Any]:
@@ -424,16 +428,38 @@ class LaunchInference:
         }
         return names | dict.fromkeys(absent, launches.NULL)
 
+    def _with_sum(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """The facts, of a launch that leaves a value of each block as steps that end with the sum of these."""
+        if not self._leaves_partial_sums or facts["grid"] in ([1], UNKNOWN):
+            return facts
+        output = self.names.output
+        step = {key: facts[key] for key in _KEYS if key in facts}
+        step["arguments"] = [_PARTIAL if argument == output else argument for argument in facts["arguments"]]
+        blocks = " * ".join(f"({extent})" for extent in facts["grid"])
+        rest = {key: value for key, value in facts.items() if key not in (*_KEYS, "clear")}
+        return {"scratch": {_PARTIAL: f"4 * {blocks}"}, "steps": [step, {"sum": _PARTIAL}], **rest}
+
+    def _host_adds_up(self, variable: str) -> bool:
+        """Whether the host copies a device's array back and adds up what it copied."""
+        text = cuda_ast.node_text(self._root)
+        copied = re.findall(rf"cudaMemcpy(?:Async)?\s*\(\s*&?(\w+)[^,;]*,\s*{re.escape(variable)}\b", text)
+        return any(re.search(rf"\+=\s*{each}\s*\[|\b(?:accumulate|reduce)\s*\(\s*{each}\b", text) for each in copied)
+
     def _check_sums(self, names: Mapping[int, str]) -> None:
-        """Complain of an output of one value that is one for each block: what adds them up is not on the device."""
+        """Notice an output of one value that is one for each block; complain where the host does not add them up."""
         place = next((place for place, name in names.items() if name == self.names.output), None)
         if place is None or self.names.count_of_array(self.names.output) != "1":
             return
         body = cuda_ast.node_text(cuda_ast.field(self._kernel, "body"))
         if re.search(rf"\b{self.parameters[place][0]}\s*\[\s*(?:blockIdx\.x|bid|block_?[iI]dx?)\s*\]\s*=[^=]", body):
+            self._leaves_partial_sums = True
             name = self.parameters[place][0]
-            self._fail(f"`{name}` gets a value of each block, and {self.names.output} has one", self._launch.line)
-            self._beyond_yaml = True
+            if self._host_adds_up(self.pointers[place][0]):
+                self._scope.notes["sum"] = (
+                    f"the sum of what each block leaves in `{name}`, which the host takes, for {self.names.output}"
+                )
+            else:
+                self._fail(f"`{name}` gets a value of each block, and {self.names.output} has one", self._launch.line)
 
     def check_type(self, place: int, array: str) -> bool:
         """Whether the kernel's pointer at a place may be that array by its type; complains where not."""

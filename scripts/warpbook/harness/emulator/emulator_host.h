@@ -222,7 +222,7 @@ inline cudaError_t cudaEventQuery(cudaEvent_t event) { return cudaEventSynchroni
 inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) { *ms = std::chrono::duration<float, std::milli>(end->at - begin->at).count(); return cudaSuccess; }
 inline cudaError_t cudaEventDestroy(cudaEvent_t event) { delete event; return cudaSuccess; }
 
-// ---- cuBLAS: products of matrices in float32 ----
+// ---- cuBLAS ----
 
 enum cublasStatus_t { CUBLAS_STATUS_SUCCESS = 0, CUBLAS_STATUS_NOT_INITIALIZED = 1, CUBLAS_STATUS_ALLOC_FAILED = 3, CUBLAS_STATUS_INVALID_VALUE = 7, CUBLAS_STATUS_EXECUTION_FAILED = 13 };
 enum cublasOperation_t { CUBLAS_OP_N, CUBLAS_OP_T, CUBLAS_OP_C };
@@ -236,11 +236,6 @@ inline cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream
 inline cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t) { return CUBLAS_STATUS_SUCCESS; }
 inline const char* cublasGetStatusString(cublasStatus_t status) { return status ? "a failure of cuBLAS" : "CUBLAS_STATUS_SUCCESS"; }
 
-cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const float* alpha, const float* a, int lda, long long stride_a, const float* b, int ldb, long long stride_b, const float* beta, float* c, int ldc, long long stride_c, int count, EMULATOR_LINE);
-inline cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const float* alpha, const float* a, int lda, const float* b, int ldb, const float* beta, float* c, int ldc, EMULATOR_LINE)
-{
-    return cublasSgemmStridedBatched(handle, ta, tb, m, n, k, alpha, a, lda, 0, b, ldb, 0, beta, c, ldc, 0, 1, line);
-}
 #pragma GCC visibility pop
 
 #define EMULATOR_NAMED(address) (emulator::allocated = #address, address)

@@ -1,4 +1,5 @@
 // What CUDA's runtime does for host code, and what it refuses: memory of either side, copies, launches, and cuBLAS's product.
+#include <memory>
 #include <mutex>
 
 #include "emulator_runtime.h"
@@ -228,7 +229,7 @@ cudaError_t release(void* address, int line)
     return cudaSuccess;
 }
 
-void launch_called(const Config& config, void (*kernel)(void*), void* given)
+static void run_launch(const Config& config, void (*kernel)(void*), void* given)
 {
     const Call one(calls);
     const auto& [line, grid, block, shared, stream] = config;
@@ -247,6 +248,15 @@ void launch_called(const Config& config, void (*kernel)(void*), void* given)
     races::enqueue(number_of(stream), "the kernel", line);
     run_grid(grid, block, shared, kernel, given);
     races::finish();
+}
+
+void launch_called(const Config& config, void (*kernel)(void*), const void* given, size_t bytes)
+{
+    if (!recorded) return run_launch(config, kernel, const_cast<void*>(given));
+    constexpr size_t ALIGNMENT = 128;
+    std::shared_ptr<void> held(std::aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT), std::free);
+    std::memcpy(held.get(), given, bytes);
+    recorded->work.push_back([config = config, kernel, held](cudaStream_t stream) mutable { config.stream = stream, run_launch(config, kernel, held.get()); });
 }
 
 cudaError_t fill(void* to, int value, size_t bytes, cudaStream_t stream, int line)
@@ -325,6 +335,18 @@ cudaError_t cudaHostUnregister(const void* address)
         if (!found->second.reachable) return emulator::last_error = cudaErrorHostMemoryNotRegistered;
         found->second.reachable = false;
     }
+    return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream, int line)
+{
+    if (!emulator::recorded) return emulator::copy("cudaMemcpyAsync", to, from, bytes, kind, false, stream, line);
+    emulator::recorded->work.push_back([=](cudaStream_t other) { emulator::copy("cudaMemcpyAsync", to, from, bytes, kind, false, other, line); });
+    return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream, int line)
+{
+    if (!emulator::recorded) return emulator::fill(to, value, bytes, stream, line);
+    emulator::recorded->work.push_back([=](cudaStream_t other) { emulator::fill(to, value, bytes, other, line); });
     return cudaSuccess;
 }
 cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind kind, int line)

@@ -22,7 +22,7 @@ rule prepare_data:
 
 
 rule label_images:
-    """Scores and label of every test image, by a float64 network: the reference of variants and whole networks."""
+    """Scores and labels of test images, by a float64 network: the reference of variants and whole networks."""
     input:
         program=code_dependencies.program("label_images.py"),
         modules=code_dependencies.inputs_for("label_images.py"),
@@ -35,10 +35,13 @@ rule label_images:
         "logs/label_images/{network}-{weights}.log",
     group:
         "prepare"
+    params:
+        # Whole networks on a GPU are compared on all.
+        images=lambda wildcards: "" if TARGETS.on_gpu else f"--images {max(PLAN.sizes(wildcards.network))}",
     message:
         "Reference scores of {wildcards.network} in float64"
     shell:
         logged(
-            "python3 {input.program:q} --network {wildcards.network:q} --weights {wildcards.weights:q}"
+            "python3 {input.program:q} --network {wildcards.network:q} --weights {wildcards.weights:q} {params.images}"
             " --labels {output.labels:q} --scores {output.scores:q}"
         )

@@ -32,6 +32,7 @@ rule report_submission:
     log:
         "logs/report_submission/{study}/{submission}.log",
     params:
+        room=lambda wildcards: str(submissions.ROOMS / wildcards.study / wildcards.submission),
         folder=lambda wildcards: str(SUBMITTED[wildcards.submission].folder),
         problem=lambda wildcards: SUBMITTED[wildcards.submission].problem,
         config=lambda _: submissions.shared_configuration(CONFIG, reference_times.for_configuration(CONFIG)),
@@ -42,7 +43,8 @@ rule report_submission:
         "Submission {wildcards.submission}"
     shell:
         logged(
-            "python3 {input.program:q} --folder {params.folder:q} --problem {params.problem:q} --name {wildcards.submission:q} --config {params.config:q}"
+            "WARPBOOK_SUBMISSION=1 WARPBOOK_PROJECT=$PWD/{params.room:q}"
+            " python3 {input.program:q} --folder {params.folder:q} --problem {params.problem:q} --name {wildcards.submission:q} --config {params.config:q}"
             " --cores {params.cores} {params.strangers} --out {output.reports:q}"
         )
 

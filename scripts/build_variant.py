@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from warpbook.common.errors import exit_status
@@ -10,14 +11,14 @@ from warpbook.kernels import variants
 from warpbook.machine import locks
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--variant", required=True)
     parser.add_argument("--architectures", nargs="+", required=True)
     parser.add_argument("--kernels", type=Path, help="folder of the variant's files, where not its problem's")
     parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it compiles: config.yaml")
     parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     variant, sandboxed = variants.read(arguments.variant, arguments.kernels), sandbox.is_chosen(arguments.sandbox)
     with locks.lock_machine(shared=True):
         builds = building.build_all(variant, arguments.architectures, arguments.out, sandboxed)

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -192,7 +192,7 @@ def time_left(timeout_s: float, spent: Path | None) -> float:
     return max(timeout_s - taken_s, min(timeout_s, LEAST_LIMIT_S))
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cpu", "gpu", "emulator"), required=True)
     parser.add_argument("--cases", required=True, help="the network, or study, whose cases it is called on")
@@ -206,7 +206,7 @@ def main() -> None:
     parser.add_argument("--spent", type=Path, help="what files of this submission that do not end have taken of that")
     parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
     parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     require_target(arguments.device)
     network = case_sets.find(arguments.cases)
     variant = variants.read(arguments.variant, arguments.kernels)

@@ -1,4 +1,4 @@
-"""Score every test image in float64: what variants' labels, and networks' scores, are held against."""
+"""Score test images in float64: what variants' labels, and networks' scores, are held against."""
 
 import argparse
 import io
@@ -17,12 +17,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--network", required=True)
     parser.add_argument("--weights", required=True)
+    parser.add_argument("--images", type=int, help="so many of them; all where none is given")
     parser.add_argument("--labels", type=Path, required=True, help="where each image's label is written")
     parser.add_argument("--scores", type=Path, required=True, help="where each image's scores are written")
     arguments = parser.parse_args()
     network = networks.find(arguments.network)
     images, _ = fashion_mnist.load(network)
-    scores = reference.scores(network, weights.load(network, arguments.weights), images)
+    scores = reference.scores(network, weights.load(network, arguments.weights), images[: arguments.images])
     for path, array in ((arguments.labels, scores.argmax(axis=1).astype(np.uint8)), (arguments.scores, scores)):
         with atomic_write(path) as temporary:
             np.save(content := io.BytesIO(), array)  # to a file it would not say why it cannot write

@@ -4,7 +4,7 @@ import argparse
 import json
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
@@ -116,11 +116,11 @@ def gpu(device: cuda_devices.Device) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gpu", choices=("yes", "no"), required=True, help="whether to measure a GPU")
     parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     host.require_target("gpu" if arguments.gpu == "yes" else "")
     described: dict[str, Any] = {
         "node": host.node(),

@@ -1,22 +1,34 @@
 """Report on one submission of the course: its own project made or brought up to date, and its Snakemake run."""
 
 import argparse
+import gc
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import assemble_run
+import build_variant
+import check_variant
+import probe_machine
+import render_submission
 from warpbook.common import files
 from warpbook.common.errors import MachineFault, UserError, exit_status
-from warpbook.common.supervision import end_with_parent, run_to_end
+from warpbook.common.quick_yaml import load_yaml
+from warpbook.common.supervision import VariantFailure, end_with_parent, run_supervised
 from warpbook.config.course_term import Term
 from warpbook.course import gradescope, submissions
 from warpbook.course.grades_table import GRADES
+from warpbook.problems import networks
 from warpbook.report import class_report
+from warpbook.runs import tables
+from warpbook.workflow import plan
+from warpbook.workflow.targets import Targets
 
 REPORT = Path("results/report")
 """What the project's Snakemake makes, from its folder."""
@@ -26,6 +38,7 @@ UNJUDGED = "not judged: "  # how a MachineFault begins that stopped a check
 TIMEOUTS = 2  # of `timeout_s` in all: for files that do not end, a layer each
 FILE_S = 60  # for each file, to be built and checked
 OVERHEAD_S = 300  # for all else, the report's pages first of all
+MEMORY_BYTES = 2 * check_variant.MEMORY_BYTES
 
 
 def limit_s(room: Path, timeout_s: float) -> float:
@@ -44,21 +57,58 @@ def run_project(room: Path, cores: int) -> None:
 def work_with_limit(room: Path, limit_s: float) -> None:
     """The same within a time, its words in a log. Raises UserError where that is not enough; all that it started ends
     with it."""
-    log = room / "logs" / "snakemake.log"
+    log = room.absolute() / "logs" / "submission.log"
+
+    def work() -> Iterator[None]:
+        os.chdir(room)
+        log.parent.mkdir(exist_ok=True)
+        with log.open("w", encoding="utf-8") as words:
+            for output in (sys.stdout, sys.stderr):
+                os.dup2(words.fileno(), output.fileno())
+        values = networks.with_library(load_yaml(Path("config.yaml").read_text(encoding="utf-8")))
+        targets = Targets(plan.from_config(values))
+        if not targets.on_gpu:
+            make_report(targets)
+        elif status := subprocess.run(command(1)).returncode:
+            reasons = re.findall(r"^error: (.+)", log.read_text(encoding="utf-8"), re.MULTILINE)
+            if fault := next((reason for reason in reasons if _is_machine_fault(reason)), ""):
+                raise MachineFault(f"{UNJUDGED}{fault.removeprefix(UNJUDGED)}")
+            why = f" ({reasons[-1]})" if reasons else ""
+            raise UserError(f"its Snakemake failed with exit status {status}{why}; {log} has its words")
+        yield
+
     try:
-        status, out, err = run_to_end(
-            command(1), limit_s, environment(room), lambda: os.chdir(room), by_processor_time=True
-        )
-    except subprocess.TimeoutExpired:
-        raise UserError(f"it took longer than the {limit_s:.0f} s that a submission of so many files may") from None
-    log.parent.mkdir(exist_ok=True)
-    log.write_text(out + err, encoding="utf-8")
-    if status:
-        reasons = re.findall(r"^error: (.+)", out + err, re.MULTILINE)
-        if fault := next((reason for reason in reasons if _is_machine_fault(reason)), ""):
-            raise MachineFault(f"{UNJUDGED}{fault.removeprefix(UNJUDGED)}")
-        why = f" ({reasons[-1]})" if reasons else ""
-        raise UserError(f"its Snakemake failed with exit status {status}{why}; {log} has its words")
+        for _ in run_supervised(work, limit_s, MEMORY_BYTES):
+            pass
+    except VariantFailure as failure:
+        if failure.status == "timed_out":
+            raise UserError(f"it took longer than the {limit_s:.0f} s that a submission of so many files may") from None
+        raise UserError(str(failure)) from None
+
+
+def make_report(targets: Targets) -> None:
+    """What the rules do where no GPU is measured on, all in this process: to start Snakemake, and Python for each part,
+    would take longer than the parts."""
+    planned, config = targets.plan, targets.plan.config
+    machine = Path("results/parts/machine.json")
+    probe_machine.main(["--gpu", "no", "--out", str(machine)])
+    sandboxed = ["--sandbox", config.sandbox]
+    for name, folder in zip(planned.variants_to_build, targets.builds, strict=True):
+        build_variant.main(["--variant", name, "--architectures", *planned.architectures, *sandboxed, "--out", folder])
+    for path in targets.checks:
+        network, name = Path(path).parent.name, Path(path).stem
+        sizes = map(str, planned.sizes(network))
+        limits = ["--timeout", str(config.measuring.timeout_s), "--spent", str(submissions.SPENT)]
+        place = ["--device", "emulator", "--cases", network, "--variant", name]
+        check_variant.main([*place, "--sizes", *sizes, *limits, *sandboxed, "--out", path])
+    values = json.loads(config.recorded_json)
+    run = Path("results/run")
+    parts = assemble_run.group_by_table(
+        [*(Path(folder, tables.BUILDS.name) for folder in targets.builds), *map(Path, targets.parts)]
+    )
+    sizes_of = {name: planned.sizes(name) for name in planned.case_sets}
+    assemble_run.assemble(json.loads(machine.read_text()), parts, values, sizes_of, [], run)
+    render_submission.render(values, run, REPORT)
 
 
 def _is_machine_fault(reason: str) -> bool:
@@ -90,6 +140,7 @@ def main() -> None:
     parser.add_argument("--untrusted", action="store_true", help="a stranger's, one of many: a failure is its row")
     parser.add_argument("--out", type=Path, required=True, help="folder of the reports")
     arguments = parser.parse_args()
+    gc.disable()  # what is read stays, and so does a document until it is written
     shared = run_untrusted(arguments.config) if arguments.untrusted else arguments.config
     study, timeout_s = shared["study"], shared["measuring"]["timeout_s"]
     room = submissions.ROOMS / study / arguments.name

@@ -23,8 +23,8 @@ from warpbook.machine import locks
 FOLDERS = ("kernels", "profiles", "reports", "requirements", "rules", "scripts", "weights")
 LINKED = ("Snakefile", "pyproject.toml", *(folder for folder in FOLDERS if folder != "reports"))
 """What a project may hold as links to this one's; its reports hold results of its own."""
-IGNORED = shutil.ignore_patterns("__pycache__", "out", ".*")
-UNARCHIVED = shutil.ignore_patterns("__pycache__", "out", "runs", ".*")
+IGNORED = shutil.ignore_patterns("out", ".*", "*.pyc.*")  # compiled modules hold wherever their sources do
+UNARCHIVED = shutil.ignore_patterns("out", "runs", ".*", "*.pyc.*")
 VARIANTS = ["direct", "im2col_blas", "loop_nest"]  # two on the CPU: how far two runs differ takes two to tell
 KERNELS = {*VARIANTS, "shared_input"}  # every kernel of the folder is built, and one more shows it
 

@@ -143,7 +143,7 @@ def test_a_build_is_the_same_inside_and_outside(tmp_path):
 def test_a_launcher_writes_nothing_outside_while_its_program_runs(setting, cpu_variant, tmp_path):
     project = tmp_path / "project"
     for name in ("scripts", "weights"):
-        shutil.copytree(PROJECT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(PROJECT / name, project / name, ignore=shutil.ignore_patterns("*.pyc.*"))
     for name in ("pyproject.toml", "config.yaml"):
         shutil.copy(PROJECT / name, project)
     kernels = project / "kernels" / "conv"

@@ -798,7 +798,9 @@ def test_a_stranger_s_submission_is_sandboxed_on_a_gpu_too_and_watched_by_no_pro
 
 
 def test_a_submission_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path, monkeypatch):
-    monkeypatch.setattr(report_submission, "command", lambda cores: ["sh", "-c", "echo $$ > pid; sleep 60 & wait"])
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(VALUES | {"gpu": "none"}))
+    waits = ["sh", "-c", "echo $$ > pid; sleep 60 & wait"]
+    monkeypatch.setattr(report_submission, "make_report", lambda targets: subprocess.run(waits))
     with pytest.raises(UserError, match=r"it took longer than the 1 s that a submission"):
         report_submission.work_with_limit(tmp_path, 1)
     assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()

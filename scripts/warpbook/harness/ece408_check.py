@@ -15,7 +15,7 @@ from warpbook.kernels import ece408
 from warpbook.kernels.variants import Variant
 from warpbook.problems.problem import Case
 
-LONG_S = 1.1
+LONG_S = 0.3
 """Of a processor, for one layer: where the course's batch is expected to take longer, one that most tilings divide as
 well is computed instead, and the course's where that is not right."""
 SLOW_S = 5

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpbook.common.supervision import VariantFailure
-from warpbook.harness import checking, ece408_worker, sandbox, shared_memory, worker_protocol
+from warpbook.harness import checking, ece408_worker, recorded_launches, sandbox, shared_memory, worker_protocol
 from warpbook.harness.bench import CpuBench, with_margins
 from warpbook.harness.variant_process import VariantProcess
 from warpbook.kernels.variants import Operation, Variant
@@ -73,9 +73,9 @@ class IsolatedBench(CpuBench):
         described = shared_memory.describe_arrays(case)
         places, returned, size = worker_protocol.layout(described["arrays"], described["outputs"])
         # Behind the arrays, a count of finished blocks, by which one that is slow is told from one that hangs.
-        handle, memory = shared_memory.allocate(size + worker_protocol.PAGE_BYTES)
+        handle, memory, recorded = self._allocate(size + worker_protocol.PAGE_BYTES, case)
         self.process.blocks = np.frombuffer(memory, np.uint64, 1, size)
-        self.process.ask(handle, None, do="prepare", **described, reverse=self.reversed_order)
+        self.process.ask(handle, None, do="prepare", **described, **recorded, reverse=self.reversed_order)
         if self._ready_s is None:
             self._ready_s = self.process.processor_s()
 
@@ -104,6 +104,15 @@ class IsolatedBench(CpuBench):
 
         return operation
 
+    def _allocate(self, size: int, case: Case) -> tuple[int, mmap.mmap, dict[str, Any]]:
+        """Memory for a request about a case, and what that says of the launches behind it, where they can be recorded."""
+        if not self._emulated or not recorded_launches.can_be_recorded(self._variant):
+            return *shared_memory.allocate(size), {}
+        launches = recorded_launches.record(self._variant, case)
+        handle, memory = shared_memory.allocate(size + len(launches))
+        memory[size:] = launches
+        return handle, memory, {"recorded": (size, len(launches))}
+
     @property
     def _left_out(self) -> dict[str, Any]:
         """What a request for a call says of what it leaves out."""
@@ -116,7 +125,7 @@ class IsolatedBench(CpuBench):
     ) -> tuple[int, int]:
         """Run some blocks of each launch of an emulated variant on memory laid out as `sparse` says: a descriptor of that
         memory, to be closed, and how many launches there were."""
-        handle, memory = shared_memory.allocate(sparse.size)
+        handle, memory, recorded = self._allocate(sparse.size, sparse.case)
         kept = os.dup(handle)
         for name, values in inputs.items():
             place, count = sparse.places[name]
@@ -127,7 +136,7 @@ class IsolatedBench(CpuBench):
         ]
         described = {"case": sparse.case.describe(), "arrays": arrays, "outputs": len(sparse.case.problem.outputs)}
         try:
-            answer = self.process.ask(handle, timeout_s, do="sample", blocks=blocks, **described)
+            answer = self.process.ask(handle, timeout_s, do="sample", blocks=blocks, **described, **recorded)
             if type(answer.get("launches")) is not int:
                 raise self.process.invalid_answer()
         except VariantFailure:

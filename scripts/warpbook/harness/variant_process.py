@@ -28,7 +28,16 @@ from warpbook.common.supervision import (
     end_with_parent,
     processor_time,
 )
-from warpbook.harness import building, cpp_compiler, ece408_worker, sandbox, worker, worker_protocol
+from warpbook.harness import (
+    building,
+    cpp_compiler,
+    ece408_worker,
+    emulated_worker,
+    recorded_launches,
+    sandbox,
+    worker,
+    worker_protocol,
+)
 from warpbook.harness.emulator import emulation
 from warpbook.kernels.variants import Variant
 from warpbook.machine import faults
@@ -206,6 +215,8 @@ class VariantProcess:
             self.library = compiled
             if self._variant.course:
                 command = [sys.executable, "-m", ece408_worker.__name__, str(other.fileno())]
+            elif recorded_launches.can_be_recorded(self._variant):
+                command = [sys.executable, "-m", emulated_worker.__name__, str(other.fileno())]
             command.append(str(compiled))
             readable = [source, self._folder]
             extra = {} if self._races else emulation.sanitizer_environment()

@@ -29,7 +29,7 @@ import numpy as np
 from warpbook.common.errors import UserError
 from warpbook.common.files import LIBRARY, atomic_write
 from warpbook.common.supervision import VariantFailure
-from warpbook.harness import building, cpp_compiler, ece408_worker, nvcc
+from warpbook.harness import building, cpp_compiler, ece408_worker, emulated_worker, nvcc
 from warpbook.harness.emulator import cuda_names, translation
 from warpbook.kernels import ece408, occupancy, sources, variants
 from warpbook.kernels.launch_inference import cuda_ast, inferred_facts, launch_sites, python_launches
@@ -340,7 +340,7 @@ class EmulatedKernels:
         try:
             self._library = ctypes.CDLL(str(library))
         except OSError as error:
-            if not (reason := ece408_worker.undefined_symbol(error)):
+            if not (reason := emulated_worker.undefined_symbol(error)):
                 raise
             raise UserError(reason) from None
         self.constants = constants

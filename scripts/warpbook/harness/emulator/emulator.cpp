@@ -483,8 +483,15 @@ static bool is_sampled()
 constexpr size_t LEAST_BLOCKS = 16;
 constexpr int RACES_S = 8;
 
+// How many blocks of another launch run.
+size_t blocks_to_run(size_t blocks)
+{
+    if (++launches == MANY_LAUNCHES && sampled) sampled = std::min(sampled, 4u);
+    return !sampled ? blocks : is_sampled() ? std::min<size_t>(blocks, sampled) : 0;
+}
+
 // The number of the block that runs as so manieth of a launch: all in order, or some of the first, the last and others.
-static size_t block_at(size_t place, size_t blocks)
+size_t block_at(size_t place, size_t blocks)
 {
     if (!sampled || blocks <= sampled) return backwards ? blocks - 1 - place : place;
     if (place < sampled / 4) return place;
@@ -510,8 +517,7 @@ EMULATOR_UNWATCHED void run_grid(dim3 grid, dim3 block, size_t shared_bytes, voi
     races::begin_launch();
     in_kernel = true;
     const size_t blocks = (size_t)grid.x * grid.y * grid.z;
-    if (++launches == MANY_LAUNCHES && sampled) sampled = std::min(sampled, 4u);
-    const size_t run = !sampled ? blocks : is_sampled() ? std::min<size_t>(blocks, sampled) : 0;
+    const size_t run = blocks_to_run(blocks);
     for (size_t i = 0; i < run; ++i) {
         if (races::looks && i >= LEAST_BLOCKS && std::clock() > RACES_S * CLOCKS_PER_SEC) break;
         const size_t b = block_at(i, blocks);

@@ -235,6 +235,8 @@ char* at_offset(size_t offset, size_t bytes, int line);
 
 // How many blocks of a launch run where not all do, at the sizes that are measured; and launches so far.
 extern unsigned sampled, launches;
+size_t blocks_to_run(size_t blocks);  // of another launch
+size_t block_at(size_t place, size_t blocks);
 
 // Runs a grid's blocks and threads from the first to the last, or from the last to the first.
 void run_grid(dim3 grid, dim3 block, size_t shared_bytes, void (*kernel)(void*), void* given);

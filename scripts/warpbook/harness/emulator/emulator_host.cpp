@@ -1,4 +1,5 @@
 // What CUDA's runtime does for host code, and what it refuses: memory of either side, copies, launches, and cuBLAS's product.
+#include <memory>
 #include <mutex>
 
 #include "emulator_runtime.h"
@@ -13,7 +14,7 @@ struct Region { size_t bytes; bool reachable, sparse = false; };  // reachable f
 static std::map<char*, Region> device_memory, host_arrays;
 static cudaError_t last_error = cudaSuccess;
 static size_t allowed_shared = 48 << 10;
-static bool idle_device;  // kernels and products of matrices do nothing: what is right then, the host computed
+bool idle_device;  // kernels and products of matrices do nothing: what is right then, the host computed
 
 Graph* recorded = nullptr;
 
@@ -73,13 +74,21 @@ EMULATOR_UNWATCHED static void copied(char* to, const char* from, size_t bytes)
         for (size_t i = bytes; i-- > 0;) to[i] = from[i];
 }
 
-// Where outputs are sparse, so are their copies: pages that nobody wrote are not copied.
+// Where outputs are sparse, so are their copies: pages that nobody wrote are neither read nor copied.
 static void copied_by_page(char* to, const char* from, size_t bytes)
 {
     static const char nothing[4096] = {};
-    for (size_t at = 0; at < bytes; at += sizeof nothing) {
-        const size_t count = std::min(sizeof nothing, bytes - at);
-        if (std::memcmp(from + at, nothing, count)) std::memcpy(to + at, from + at, count);
+    constexpr size_t PAGE = sizeof nothing;
+    const auto address = reinterpret_cast<uintptr_t>(from), first = address / PAGE;
+    std::vector<unsigned char> there((address + bytes - 1) / PAGE - first + 1);
+    if (mincore(reinterpret_cast<void*>(first * PAGE), there.size() * PAGE, there.data())) there.assign(there.size(), 1);
+    // A whole array, the input: large pages are sooner there.
+    if (std::find(there.begin(), there.end(), 0) == there.end())
+        madvise(reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(to) / PAGE * PAGE), bytes, MADV_HUGEPAGE);
+    for (size_t at = 0; at < bytes;) {
+        const size_t page = (address + at) / PAGE - first, count = std::min(bytes - at, (first + page + 1) * PAGE - address - at);
+        if (there[page] && std::memcmp(from + at, nothing, count)) std::memcpy(to + at, from + at, count);
+        at += count;
     }
 }
 
@@ -105,6 +114,9 @@ static std::string beyond_ends(const void* address, size_t bytes, bool device, c
         return "";
     }
     if (found && !found->second.reachable) return std::string(role) + " is memory of the device";
+    // Looking through an array that is as large takes long.
+    if (auto* known = sampled ? holding(host_arrays, address) : nullptr)
+        if (bytes <= known->first + known->second.bytes - static_cast<const char*>(address)) return "";
     // Only a sanitizer knows the ends of the host's memory.
 #ifdef __SANITIZE_ADDRESS__
     if (bytes && __asan_region_is_poisoned(const_cast<void*>(address), bytes)) return std::string(role) + " is shorter than the " + std::to_string(bytes) + " bytes";
@@ -217,7 +229,7 @@ cudaError_t release(void* address, int line)
     return cudaSuccess;
 }
 
-void launch_called(const Config& config, void (*kernel)(void*), void* given)
+static void run_launch(const Config& config, void (*kernel)(void*), void* given)
 {
     const Call one(calls);
     const auto& [line, grid, block, shared, stream] = config;
@@ -236,6 +248,15 @@ void launch_called(const Config& config, void (*kernel)(void*), void* given)
     races::enqueue(number_of(stream), "the kernel", line);
     run_grid(grid, block, shared, kernel, given);
     races::finish();
+}
+
+void launch_called(const Config& config, void (*kernel)(void*), const void* given, size_t bytes)
+{
+    if (!recorded) return run_launch(config, kernel, const_cast<void*>(given));
+    constexpr size_t ALIGNMENT = 128;
+    std::shared_ptr<void> held(std::aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT), std::free);
+    std::memcpy(held.get(), given, bytes);
+    recorded->work.push_back([config = config, kernel, held](cudaStream_t stream) mutable { config.stream = stream, run_launch(config, kernel, held.get()); });
 }
 
 cudaError_t fill(void* to, int value, size_t bytes, cudaStream_t stream, int line)
@@ -267,22 +288,6 @@ cudaError_t copy_symbol(char* symbol, size_t size, const void* other, size_t byt
     if (to_symbol) in_stream(name, mine, static_cast<const char*>(other), bytes, waits, stream, line);
     else in_stream(name, static_cast<char*>(const_cast<void*>(other)), mine, bytes, waits, stream, line);
     return cudaSuccess;
-}
-
-// C (m, n) = alpha op(A) op(B) + beta C, column-major.
-EMULATOR_UNWATCHED void gemm(bool ta, bool tb, int m, int n, int k, float alpha, const float* a, int lda, const float* b, int ldb, float beta, float* c, int ldc)
-{
-    std::vector<float> column(m);
-    for (int j = 0; j < n; ++j) {
-        float* sums = column.data();
-        for (int i = 0; i < m; ++i) sums[i] = 0;
-        for (int p = 0; p < k; ++p) {
-            const float factor = tb ? b[(size_t)p * ldb + j] : b[(size_t)j * ldb + p];
-            if (ta) for (int i = 0; i < m; ++i) sums[i] += factor * a[(size_t)i * lda + p];
-            else for (int i = 0; i < m; ++i) sums[i] += factor * a[(size_t)p * lda + i];
-        }
-        for (int i = 0; i < m; ++i) c[(size_t)j * ldc + i] = alpha * sums[i] + (beta ? beta * c[(size_t)j * ldc + i] : 0);
-    }
 }
 
 void host_array(const void* address, size_t bytes, const char* name)
@@ -332,6 +337,18 @@ cudaError_t cudaHostUnregister(const void* address)
     }
     return cudaSuccess;
 }
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream, int line)
+{
+    if (!emulator::recorded) return emulator::copy("cudaMemcpyAsync", to, from, bytes, kind, false, stream, line);
+    emulator::recorded->work.push_back([=](cudaStream_t other) { emulator::copy("cudaMemcpyAsync", to, from, bytes, kind, false, other, line); });
+    return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream, int line)
+{
+    if (!emulator::recorded) return emulator::fill(to, value, bytes, stream, line);
+    emulator::recorded->work.push_back([=](cudaStream_t other) { emulator::fill(to, value, bytes, other, line); });
+    return cudaSuccess;
+}
 cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind kind, int line)
 {
     for (size_t row = 0; row < height; ++row)
@@ -340,29 +357,3 @@ cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t fro
 }
 cudaError_t cudaGetLastError() { return std::exchange(emulator::last_error, cudaSuccess); }
 cudaError_t cudaPeekAtLastError() { return emulator::last_error; }
-cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const float* alpha, const float* a, int lda, long long stride_a, const float* b, int ldb, long long stride_b, const float* beta, float* c, int ldc, long long stride_c, int count, int line)
-{
-    if (emulator::recorded) emulator::beyond("a graph that records a product of cuBLAS", line);
-    const auto failed = [line](const std::string& why) {
-        emulator::refused(cudaErrorInvalidValue, "cuBLAS's product of matrices: " + why, line);
-        return CUBLAS_STATUS_INVALID_VALUE;
-    };
-    if (m < 0 || n < 0 || k < 0 || count < 0 || lda < (ta ? k : m) || ldb < (tb ? n : k) || ldc < m) return failed("a leading dimension is too small");
-    if (!m || !n || !count) return CUBLAS_STATUS_SUCCESS;
-    const auto bytes = [count](int ld, int columns, int rows, long long stride) { return (size_t)(4 * ((long long)ld * (columns - 1) + rows + stride * (count - 1))); };
-    const std::pair<const void*, size_t> sides[] = {{a, k ? bytes(lda, ta ? m : k, ta ? k : m, stride_a) : 0}, {b, k ? bytes(ldb, tb ? k : n, tb ? n : k, stride_b) : 0}, {c, bytes(ldc, n, m, stride_c)}};
-    for (int i = 0; i < 3; ++i) {
-        const char* names[] = {"A", "B", "C"};
-        auto reason = emulator::beyond_ends(sides[i].first, sides[i].second, true, names[i]);
-        if (!reason.empty()) emulator::stop(("cuBLAS's product of matrices: " + reason).c_str(), line);
-    }
-    emulator::races::enqueue(emulator::number_of(handle->stream), "cuBLAS's product", line);
-    for (int i = 0; i < count; ++i) {
-        emulator::races::access(a + i * stride_a, 4 * ((size_t)lda * ((ta ? m : k) - 1) + (ta ? k : m)), false, line);
-        emulator::races::access(b + i * stride_b, 4 * ((size_t)ldb * ((tb ? k : n) - 1) + (tb ? n : k)), false, line);
-        for (int j = 0; j < n; ++j) emulator::races::access(c + i * stride_c + (size_t)j * ldc, 4 * (size_t)m, true, line);
-    }
-    emulator::races::finish();
-    for (int i = 0; i < count && !emulator::idle_device; ++i) emulator::gemm(ta, tb, m, n, k, *alpha, a + i * stride_a, lda, b + i * stride_b, ldb, *beta, c + i * stride_c, ldc);
-    return CUBLAS_STATUS_SUCCESS;
-}

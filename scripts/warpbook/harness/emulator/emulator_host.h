@@ -107,17 +107,14 @@ struct Config {
     Config(int line, dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = nullptr) : line(line), grid(grid), block(block), shared(shared), stream(stream) {}
 };
 
-void launch_called(const Config& config, void (*kernel)(void*), void* given);
+void launch_called(const Config& config, void (*kernel)(void*), const void* given, size_t bytes);
 
 // What host code enqueues while a stream records a graph, in its order; null while none does.
 struct Graph { std::vector<std::function<void(cudaStream_t)>> work; };
 extern Graph* recorded;
 
-template <class Kernel> void launch(Config config, Kernel kernel)
-{
-    if (!recorded) return launch_called(config, called<Kernel>, &kernel);
-    recorded->work.push_back([=](cudaStream_t stream) mutable { config.stream = stream, launch_called(config, called<Kernel>, &kernel); });
-}
+// A kernel's arguments can be copied byte by byte. Each source is compiled with this and what it instantiates: as little as can be.
+template <class Kernel> void launch(const Config& config, Kernel kernel) { launch_called(config, called<Kernel>, &kernel, sizeof kernel); }
 
 // What a driver says before it calls host code: whose arrays are the host's.
 void host_array(const void* address, size_t bytes, const char* name);
@@ -139,20 +136,10 @@ cudaError_t cudaHostUnregister(const void* address);
 template <class T> cudaError_t cudaHostGetDevicePointer(T** device, void* host, unsigned) { *device = static_cast<T*>(host); return cudaSuccess; }
 
 inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, EMULATOR_LINE) { return emulator::copy("cudaMemcpy", to, from, bytes, kind, true, nullptr, line); }
-inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream = nullptr, EMULATOR_LINE)
-{
-    if (!emulator::recorded) return emulator::copy("cudaMemcpyAsync", to, from, bytes, kind, false, stream, line);
-    emulator::recorded->work.push_back([=](cudaStream_t other) { emulator::copy("cudaMemcpyAsync", to, from, bytes, kind, false, other, line); });
-    return cudaSuccess;
-}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream = nullptr, EMULATOR_LINE);
 cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind kind, EMULATOR_LINE);
 inline cudaError_t cudaMemset(void* to, int value, size_t bytes, EMULATOR_LINE) { return emulator::fill(to, value, bytes, nullptr, line); }
-inline cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream = nullptr, EMULATOR_LINE)
-{
-    if (!emulator::recorded) return emulator::fill(to, value, bytes, stream, line);
-    emulator::recorded->work.push_back([=](cudaStream_t other) { emulator::fill(to, value, bytes, other, line); });
-    return cudaSuccess;
-}
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream = nullptr, EMULATOR_LINE);
 
 template <class T> cudaError_t cudaMemcpyToSymbol(T& symbol, const void* from, size_t bytes, size_t offset = 0, cudaMemcpyKind kind = cudaMemcpyHostToDevice, EMULATOR_LINE)
 {
@@ -222,7 +209,7 @@ inline cudaError_t cudaEventQuery(cudaEvent_t event) { return cudaEventSynchroni
 inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) { *ms = std::chrono::duration<float, std::milli>(end->at - begin->at).count(); return cudaSuccess; }
 inline cudaError_t cudaEventDestroy(cudaEvent_t event) { delete event; return cudaSuccess; }
 
-// ---- cuBLAS: products of matrices in float32 ----
+// ---- cuBLAS ----
 
 enum cublasStatus_t { CUBLAS_STATUS_SUCCESS = 0, CUBLAS_STATUS_NOT_INITIALIZED = 1, CUBLAS_STATUS_ALLOC_FAILED = 3, CUBLAS_STATUS_INVALID_VALUE = 7, CUBLAS_STATUS_EXECUTION_FAILED = 13 };
 enum cublasOperation_t { CUBLAS_OP_N, CUBLAS_OP_T, CUBLAS_OP_C };
@@ -236,11 +223,6 @@ inline cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream
 inline cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t) { return CUBLAS_STATUS_SUCCESS; }
 inline const char* cublasGetStatusString(cublasStatus_t status) { return status ? "a failure of cuBLAS" : "CUBLAS_STATUS_SUCCESS"; }
 
-cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const float* alpha, const float* a, int lda, long long stride_a, const float* b, int ldb, long long stride_b, const float* beta, float* c, int ldc, long long stride_c, int count, EMULATOR_LINE);
-inline cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const float* alpha, const float* a, int lda, const float* b, int ldb, const float* beta, float* c, int ldc, EMULATOR_LINE)
-{
-    return cublasSgemmStridedBatched(handle, ta, tb, m, n, k, alpha, a, lda, 0, b, ldb, 0, beta, c, ldc, 0, 1, line);
-}
 #pragma GCC visibility pop
 
 #define EMULATOR_NAMED(address) (emulator::allocated = #address, address)

@@ -140,18 +140,48 @@ EMULATOR_UNWATCHED static void write_number(void* memory, size_t place, cudaData
     else static_cast<float*>(memory)[place] = value;
 }
 
-// A matrix's columns, each behind the other, as float.
-EMULATOR_UNWATCHED static std::vector<float> read_matrix(const void* memory, cudaDataType type, size_t first, int rows, int columns, int stride)
+// A matrix of cuBLAS's in memory, or its transpose, and one of many that lie so far apart.
+struct Matrix {
+    const void* memory;
+    cudaDataType type;
+    bool transposed;
+    int stride;
+    long long apart;
+};
+
+EMULATOR_UNWATCHED static float element(const Matrix& of, int number, int row, int column)
 {
-    std::vector<float> made((size_t)rows * columns);
-    for (int j = 0; j < columns; ++j)
-        for (int i = 0; i < rows; ++i) made[(size_t)j * rows + i] = read_number(memory, first + (size_t)j * stride + i, type);
-    return made;
+    if (of.transposed) std::swap(row, column);
+    return read_number(of.memory, size_t(number * of.apart) + (size_t)column * of.stride + row, of.type);
+}
+
+// C = alpha A B + beta C, `count` times: a launch, of a block for each tile of a C.
+EMULATOR_UNWATCHED static void multiply(float alpha, const Matrix& a, const Matrix& b, float beta, const Matrix& c, void* made, int m, int n, int k, int count)
+{
+    constexpr int TILE = 32;
+    const size_t tiles_m = (m + TILE - 1) / TILE, tiles = tiles_m * ((n + TILE - 1) / TILE), blocks = tiles * count;
+    std::vector<float> part((size_t)k * TILE);
+    float* const of_a = part.data();
+    for (size_t place = 0, run = blocks_to_run(blocks); place < run; ++place) {
+        const size_t block = block_at(place, blocks), tile = block % tiles;
+        const int number = int(block / tiles), row = int(tile % tiles_m) * TILE, rows = std::min(TILE, m - row), begin = int(tile / tiles_m) * TILE;
+        for (int p = 0; p < k; ++p)
+            for (int r = 0; r < rows; ++r) of_a[p * TILE + r] = element(a, number, row + r, p);
+        for (int column = begin; column < std::min(begin + TILE, n); ++column) {
+            float sums[TILE] = {};
+            for (int p = 0; p < k; ++p) {
+                const float factor = element(b, number, p, column);
+                for (int r = 0; r < rows; ++r) sums[r] += factor * of_a[p * TILE + r];
+            }
+            for (int r = 0; r < rows; ++r)
+                write_number(made, size_t(number * c.apart) + (size_t)column * c.stride + row + r, c.type, alpha * sums[r] + (beta ? beta * element(c, number, row + r, column) : 0));
+        }
+    }
 }
 
 }  // namespace emulator
 
-cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const void* alpha, const void* a, cudaDataType a_type, int lda, long long stride_a, const void* b, cudaDataType b_type, int ldb, long long stride_b, const void* beta, void* c, cudaDataType c_type, int ldc, long long stride_c, int count, cublasComputeType_t compute, cublasGemmAlgo_t, int line)
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const void* alpha, const void* a, cudaDataType a_type, int lda, long long stride_a, const void* b, cudaDataType b_type, int ldb, long long stride_b, const void* beta, void* c, cudaDataType c_type, int ldc, long long stride_c, int count, cublasComputeType_t compute, cublasGemmAlgo_t, int line)
 {
     using namespace emulator;
     if (recorded) beyond("a graph that records a product of cuBLAS", line);
@@ -160,18 +190,18 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t, cublasOperation_t ta, 
         refused(cudaErrorInvalidValue, "cuBLAS's product of matrices: a leading dimension is too small", line);
         return CUBLAS_STATUS_INVALID_VALUE;
     }
-    if (!m || !n || !k || !count) return CUBLAS_STATUS_SUCCESS;
-    const auto bytes = [&](cudaDataType type, int stride, int columns, int rows, long long apart) { return bytes_of(type, line) * size_t((long long)stride * (columns - 1) + rows + apart * (count - 1)); };
+    if (!m || !n || !count) return CUBLAS_STATUS_SUCCESS;
+    const auto bytes = [&](cudaDataType type, int stride, int columns, int rows, long long apart) { return columns && rows ? bytes_of(type, line) * size_t((long long)stride * (columns - 1) + rows + apart * (count - 1)) : 0; };
     for (const auto& why : {beyond_device_memory(a, bytes(a_type, lda, a_columns, a_rows, stride_a), "A"), beyond_device_memory(b, bytes(b_type, ldb, b_columns, b_rows, stride_b), "B"), beyond_device_memory(c, bytes(c_type, ldc, n, m, stride_c), "C")})
         if (!why.empty()) stop(("cuBLAS's product of matrices: " + why).c_str(), line);
-    const cudaDataType scale = compute == CUBLAS_COMPUTE_16F || compute == CUBLAS_COMPUTE_16F_PEDANTIC ? CUDA_R_16F : CUDA_R_32F;
-    const float by = read_number(alpha, 0, scale), kept = read_number(beta, 0, scale);
+    races::enqueue(number_of(handle->stream), "cuBLAS's product", line);
     for (int i = 0; i < count; ++i) {
-        const auto first = read_matrix(a, a_type, size_t(i * stride_a), a_rows, a_columns, lda), second = read_matrix(b, b_type, size_t(i * stride_b), b_rows, b_columns, ldb);
-        std::vector<float> made = kept ? read_matrix(c, c_type, size_t(i * stride_c), m, n, ldc) : std::vector<float>((size_t)m * n);
-        gemm(ta, tb, m, n, k, by, first.data(), a_rows, second.data(), b_rows, kept, made.data(), m);
-        for (int column = 0; column < n; ++column)
-            for (int row = 0; row < m; ++row) write_number(c, size_t(i * stride_c) + (size_t)column * ldc + row, c_type, made[(size_t)column * m + row]);
+        races::access(static_cast<const char*>(a) + bytes_of(a_type, line) * i * stride_a, bytes(a_type, lda, a_columns, a_rows, 0), false, line);
+        races::access(static_cast<const char*>(b) + bytes_of(b_type, line) * i * stride_b, bytes(b_type, ldb, b_columns, b_rows, 0), false, line);
+        for (int j = 0; j < n; ++j) races::access(static_cast<char*>(c) + bytes_of(c_type, line) * (i * stride_c + (long long)j * ldc), bytes(c_type, ldc, 1, m, 0), true, line);
     }
+    races::finish();
+    const cudaDataType scale = compute == CUBLAS_COMPUTE_16F || compute == CUBLAS_COMPUTE_16F_PEDANTIC ? CUDA_R_16F : CUDA_R_32F;
+    if (!idle_device) multiply(read_number(alpha, 0, scale), {a, a_type, ta != CUBLAS_OP_N, lda, stride_a}, {b, b_type, tb != CUBLAS_OP_N, ldb, stride_b}, read_number(beta, 0, scale), {c, c_type, false, ldc, stride_c}, c, m, n, k, count);
     return CUBLAS_STATUS_SUCCESS;
 }

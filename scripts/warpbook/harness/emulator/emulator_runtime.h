@@ -101,7 +101,7 @@ struct cudaPointerAttributes { cudaMemoryType type; int device; void *devicePoin
 namespace emulator {
 bool is_of_device(const void* address);
 std::string beyond_device_memory(const void* address, size_t bytes, const char* name);  // why they are not all of the device; empty where they are
-void gemm(bool ta, bool tb, int m, int n, int k, float alpha, const float* a, int lda, const float* b, int ldb, float beta, float* c, int ldc);
+extern bool idle_device;
 }
 inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* made, const void* address)
 {
@@ -278,7 +278,7 @@ template <class T> T tex2D(cudaTextureObject_t texture, float x, float y, EMULAT
 template <class T> void tex1Dfetch(T* value, cudaTextureObject_t texture, int x, EMULATOR_LINE) { *value = tex1Dfetch<T>(texture, x, line); }
 template <class T> void tex2D(T* value, cudaTextureObject_t texture, float x, float y, EMULATOR_LINE) { *value = tex2D<T>(texture, x, y, line); }
 
-// ---- cuBLAS: products of matrices of other types than float32 ----
+// ---- cuBLAS: products of matrices ----
 
 enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_16F = 2, CUDA_R_16BF = 14 };
 using cudaDataType = cudaDataType_t;
@@ -289,6 +289,14 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
 inline cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const void* alpha, const void* a, cudaDataType a_type, int lda, const void* b, cudaDataType b_type, int ldb, const void* beta, void* c, cudaDataType c_type, int ldc, cublasComputeType_t compute, cublasGemmAlgo_t algorithm, EMULATOR_LINE)
 {
     return cublasGemmStridedBatchedEx(handle, ta, tb, m, n, k, alpha, a, a_type, lda, 0, b, b_type, ldb, 0, beta, c, c_type, ldc, 0, 1, compute, algorithm, line);
+}
+inline cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const float* alpha, const float* a, int lda, long long stride_a, const float* b, int ldb, long long stride_b, const float* beta, float* c, int ldc, long long stride_c, int count, EMULATOR_LINE)
+{
+    return cublasGemmStridedBatchedEx(handle, ta, tb, m, n, k, alpha, a, CUDA_R_32F, lda, stride_a, b, CUDA_R_32F, ldb, stride_b, beta, c, CUDA_R_32F, ldc, stride_c, count, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT, line);
+}
+inline cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k, const float* alpha, const float* a, int lda, const float* b, int ldb, const float* beta, float* c, int ldc, EMULATOR_LINE)
+{
+    return cublasSgemmStridedBatched(handle, ta, tb, m, n, k, alpha, a, lda, 0, b, ldb, 0, beta, c, ldc, 0, 1, line);
 }
 // The type that products are summed in, as cuBLAS took it before it had names for ways to compute.
 inline cublasComputeType_t emulator_compute_type(cudaDataType type) { return type == CUDA_R_16F ? CUBLAS_COMPUTE_16F : CUBLAS_COMPUTE_32F; }

@@ -7,7 +7,6 @@ import pandas as pd
 
 from warpbook.common import statistics
 from warpbook.common.statistics import Estimate
-from warpbook.kernels import whole_networks
 from warpbook.kernels.whole_networks import Implementation
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall
@@ -50,8 +49,7 @@ class NetworkTimes:
     def recorded_implementations(self) -> list[Implementation]:
         """Implementations that the run holds and whose figures are not stale."""
         names = set(self._checks.variant)
-        found = whole_networks.discover().values()
-        return [one for one in found if one.name in names and not self.stale_reason(one)]
+        return [one for one in self._selection.whole_networks if one.name in names and not self.stale_reason(one)]
 
     def stale_reason(self, one: Implementation) -> str:
         """Why the recorded figures of an implementation are no longer about what stands here; empty when they are."""
@@ -68,7 +66,7 @@ class NetworkTimes:
             one.name: f"recorded in {run.run_id}, but {self.stale_reason(one)}"
             if one.name in held
             else f"the run {run.run_id} has no time of it"
-            for one in whole_networks.discover().values()
+            for one in self._selection.whole_networks
             if one.name not in shown
         }
 

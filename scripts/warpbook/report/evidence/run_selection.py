@@ -121,13 +121,19 @@ class Selection:
             return ""
         return self.stale_reason(run, "gpu", recorded["source_sha256"], one.source_sha256)
 
+    @cached_property
+    def whole_networks(self) -> list[Implementation]:
+        """Implementations of whole networks that are here."""
+        return list(whole_networks.discover().values())
+
     def implementations(self, run: Run) -> list[str]:
         """Names of the implementations of whole networks that a run checked on the study's, and whose figures there are
         not stale."""
         checks = whole_network_rows(run.table(tables.CORRECTNESS))
         names = {*checks.variant[checks.network == self._scope.network.name]}
-        found = whole_networks.discover().values()
-        return [one.name for one in found if one.name in names and not self.stale_network_reason(one, run)]
+        return [
+            one.name for one in self.whole_networks if one.name in names and not self.stale_network_reason(one, run)
+        ]
 
     def usable(self, device: str, run: Run | None = None) -> list[str]:
         """Names of the variants that the study compares on a device and whose figures, those in `run` where one is

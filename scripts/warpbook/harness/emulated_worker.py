@@ -155,11 +155,16 @@ class LaunchedKernels(EmulatedLibrary):
                 fill(address, size, value)
 
     def _do(self, what: str, *given: Any) -> None:
-        """One step: an array filled, a variable in constant memory copied, or a launch."""
+        """One step: an array filled or added up into another, a variable in constant memory copied, or a launch."""
         if what == "fill":
             number, value = given
             begin, size = self._known[number]
             fill(begin, size, value)
+        elif what == "sum":
+            begin, size = self._known[given[0]]
+            ctypes.c_float.from_address(self._known[given[1]][0]).value = sum(
+                (ctypes.c_float * (size // 4)).from_address(begin)
+            )
         elif what == "copy":
             name, number = given
             target = ctypes.addressof(ctypes.c_char.in_dll(self._library, name))

@@ -46,6 +46,12 @@ class _Place:
     def __getitem__(self, values: slice) -> "_Place":
         return replace(self, offset=self.offset + values.start)
 
+    def __setitem__(self, _: Any, added_up: "_Place") -> None:
+        self.recorder.steps.append(["sum", added_up.number, self.number])
+
+    def sum(self) -> "_Place":
+        return self
+
     def fill(self, value: float) -> None:
         self.recorder.fill(self.number, value)
 

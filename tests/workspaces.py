@@ -147,7 +147,7 @@ def copy_of_project(folder: Path) -> Workspace:
         if path.name not in ("conv", "include"):  # other problems, and implementations of whole networks
             shutil.rmtree(path)
     for path in (folder / "kernels" / "conv").iterdir():
-        if path.stem not in {*KERNELS, "problem", "reference"}:
+        if path.stem not in {*KERNELS, "problem", "reference", "__pycache__"}:
             path.unlink()
     keep_emulator(folder)
     (folder / ".venv").symlink_to(sys.prefix)

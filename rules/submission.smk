@@ -1,4 +1,4 @@
-"""Submissions of the course: each is worked on in a project of its own, by a Snakemake of its own, and reported on."""
+"""Submissions of the course: each is worked on in a project of its own, on a GPU by a Snakemake of its own, and reported on."""
 
 
 rule render_submission:

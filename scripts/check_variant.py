@@ -101,10 +101,13 @@ def check_labels(
 
 
 def check_places(bench: Bench, variant: Variant, cases: Iterable[Case]) -> Iterator[list[Row]]:
-    """The rows of one case after another. A failure that each later case would repeat ends them."""
+    """The rows of one case after another. A failure that each later case would repeat ends them; of the first alone the
+    cause is looked for, which takes far longer than a test."""
+    right = True
     for case in cases:
-        rows = checking.check_case(bench, variant, case)
+        rows = checking.check_case(bench, variant, case, diagnose=right)
         yield rows
+        right &= rows[-1]["status"] != "wrong_result"
         if rows[-1]["status"] in ("compile_failed", "launch_failed"):
             return  # after a fault, no CUDA call of this process succeeds
         if isinstance(bench, IsolatedBench) and bench.ended:

@@ -23,8 +23,10 @@ from warpbook.machine import locks
 FOLDERS = ("kernels", "profiles", "reports", "requirements", "rules", "scripts", "weights")
 LINKED = ("Snakefile", "pyproject.toml", *(folder for folder in FOLDERS if folder != "reports"))
 """What a project may hold as links to this one's; its reports hold results of its own."""
-IGNORED = shutil.ignore_patterns("out", ".*", "*.pyc.*")  # compiled modules hold wherever their sources do
-UNARCHIVED = shutil.ignore_patterns("out", "runs", ".*", "*.pyc.*")
+IGNORED = shutil.ignore_patterns("__pycache__", "out", ".*")
+UNARCHIVED = shutil.ignore_patterns("__pycache__", "out", "runs", ".*")
+UNFINISHED = shutil.ignore_patterns("*.pyc.*", ".*")
+"""Of the programs: compiled modules are copied too, since they hold wherever their sources do."""
 VARIANTS = ["direct", "im2col_blas", "loop_nest"]  # two on the CPU: how far two runs differ takes two to tell
 KERNELS = {*VARIANTS, "shared_input"}  # every kernel of the folder is built, and one more shows it
 
@@ -142,7 +144,8 @@ def copy_of_project(folder: Path) -> Workspace:
     for name in ("Snakefile", "pyproject.toml"):
         shutil.copy(PROJECT / name, folder)
     for name in FOLDERS:
-        shutil.copytree(PROJECT / name, folder / name, ignore=UNARCHIVED if name == "reports" else IGNORED)
+        ignored = {"reports": UNARCHIVED, "scripts": UNFINISHED}.get(name, IGNORED)
+        shutil.copytree(PROJECT / name, folder / name, ignore=ignored)
     for path in (folder / "kernels").iterdir():
         if path.name not in ("conv", "include"):  # other problems, and implementations of whole networks
             shutil.rmtree(path)

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+import check_variant
 from warpbook.harness import checking, error_diagnosis
 from warpbook.harness.bench import CpuBench
 from warpbook.kernels import variants
@@ -101,3 +102,12 @@ def test_a_grid_that_is_rounded_down_is_told_with_the_limit_that_it_means(tmp_pa
     )
     even = variant.problem.case("", {"m": 256, "n": 256, "k": 8})
     assert error_diagnosis.with_note(variant, even, "wrong", "") == "wrong"
+
+
+def test_the_cause_is_looked_for_in_the_first_case_that_is_wrong_alone(tmp_path):
+    (tmp_path / "mine.py").write_text(f"{BEGINS}y[...] = 2 * right{ENDS}")
+    variant = variants.read("mine", tmp_path)
+    cases = [case for case in variant.problem.ragged if not case.unusual and not case.optional]
+    reasons = [rows[-1]["reason"] for rows in check_variant.check_places(CpuBench(), variant, cases)]
+    assert ["2 times as large" in reason for reason in reasons] == [True, *[False] * (len(cases) - 1)]
+    assert all("must be exact on small integers" in reason for reason in reasons)

@@ -293,13 +293,18 @@ def _with_array(reason: str, variant: Variant, case: Case) -> str:
 
 
 def check_case(
-    bench: Bench, variant: Variant, case: Case, tests: Sequence[str] = (), enough: Callable[[], bool] = lambda: False
+    bench: Bench,
+    variant: Variant,
+    case: Case,
+    tests: Sequence[str] = (),
+    enough: Callable[[], bool] = lambda: False,
+    diagnose: bool = True,
 ) -> list[Row]:
     """Rows (the columns of CORRECTNESS from `size` on, and `case`, the case's own name) for a case at its size; of all
     its tests where none are named.
 
-    An unsupported case gives one row that says so; a failure ends its tests with the row that names it. A test after
-    which there is `enough` is the last.
+    An unsupported case gives one row that says so; a failure ends its tests with the row that names it, and its cause
+    where it is to `diagnose`. A test after which there is `enough` is the last.
     """
     tests = tests or tests_for(case)
     place = {"case": case.name, "size": case.size}
@@ -343,7 +348,7 @@ def check_case(
     if rows[-1]["ok"] or not isinstance(bench, benches.CpuBench):
         return rows
     rows[-1]["reason"] = error_diagnosis.with_note(variant, case, rows[-1]["reason"], bench.noted)
-    if rows[-1]["status"] == "wrong_result" and called and not bench.ended:
+    if diagnose and rows[-1]["status"] == "wrong_result" and called and not bench.ended:
         cause = error_diagnosis.find(bench, variant, case, *called)
         # A NaN that is added to stays the one that it was: it seems that nobody wrote it.
         seen = "" if cause.startswith(error_diagnosis.ADDS) else f"; {rows[-1]['reason']}"

@@ -171,3 +171,13 @@ def test_weights_of_a_network_from_a_file_are_that_file(tmp_path):
     assert found.weight_sets("mine") == ["trained"]
     assert Targets(found).weights("mine", "trained") == str(path)
     assert Targets(found).weights("fa17", "low") == "weights/fa17-low.npz"
+
+
+def test_a_variant_whose_limits_exclude_a_study_is_told_unless_it_is_for_every_case_within_them(monkeypatch):
+    target = {"arch": "sm_90", "memory_gib": 80}
+    planned = plan.build(load(study="fa18", target=target), KNOWN)
+    assert "implicit_gemm" not in planned.variants_for("fa18", "gpu")
+    assert "implicit_gemm" in plan.build(load(study="layers", target=target), KNOWN).variants_for("layers", "gpu")
+    narrow = KNOWN["implicit_gemm"].header.model_copy(update={"every_case": False})
+    monkeypatch.setitem(vars(KNOWN["implicit_gemm"]), "header", narrow)
+    assert "implicit_gemm" in planned.variants_for("fa18", "gpu")

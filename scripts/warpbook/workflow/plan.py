@@ -137,16 +137,17 @@ class Plan:
         for name, study in self.config.chosen_studies.items():
             if self.config.case_set_name(name) == network:
                 everything = not study.variants or (self.config.study == "all" and device == "gpu")
-                wanted.update(self._computing(network) if everything else study.variants or [])
+                wanted.update(self.computing(network) if everything else study.variants or [])
         return [name for name in self.with_baselines(wanted) if self.variants[name].device == device]
 
-    def _computing(self, network: str) -> list[str]:
-        """Variants of the problem, without those that are sound and for none of a set's cases."""
+    def computing(self, network: str) -> list[str]:
+        """Variants of the problem, without those that say they compute every case within limits, and none of the set's is.
+        What another's limits exclude is told."""
         cases = [case.at(self.sizes(network)[0]) for case in self.config.case_set(network).cases]
         return [
             name
             for name, one in self.problem_variants(network).items()
-            if one.read_error or one.missing or not all(map(one.unsupported, cases))
+            if not one.header.every_case or one.read_error or one.missing or not all(map(one.unsupported, cases))
         ]
 
     def course_files(self, network: str) -> list[str]:

@@ -98,6 +98,6 @@ class Scope:
         asked for."""
         if device == "cpu" and self.missing_reason("cpu"):
             return []
-        names = self.plan.with_baselines(self.study.variants or self.plan.problem_variants(self.network.name))
+        names = self.plan.with_baselines(self.study.variants or self.plan.computing(self.network.name))
         compared = [self.plan.variants[name] for name in names]
         return [variant for variant in compared if variant.device == device]

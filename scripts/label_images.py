@@ -1,4 +1,4 @@
-"""Score test images in float64: what variants' labels, and networks' scores, are held against."""
+"""Score test images in float64: the reference for variants' labels and networks' scores."""
 
 import argparse
 import io

@@ -180,7 +180,8 @@ def test_a_file_builds_for_a_gpu_where_nvcc_is(tmp_path):
 
 
 @needs_compiler
-def test_a_file_that_assumes_a_divisible_batch_is_right_where_the_course_runs_it(tmp_path):
+def test_a_file_that_assumes_a_divisible_batch_is_right_where_the_course_runs_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(ece408_check, "LONG_S", 1000)  # no layer takes so long: all are of the course's batch
     code = (FILES / "unrolled_blas.cu").read_text()
     code = code.replace("std::min(at_once, Batch - begin)", "at_once").replace("begin % (2 * at_once)", "false")
     (tmp_path / "divided.cu").write_text(code)
@@ -191,11 +192,11 @@ def test_a_file_that_assumes_a_divisible_batch_is_right_where_the_course_runs_it
         for row in rows
         if row["test"] != "races"
     ]
-    assert [row["status"] for row in rows] == 2 * ["ok", "unsupported"]
-    assert [row["size"] for row in rows[1::2]] == [3, 3]
-    assert {row["size"] for row in rows[::2]} <= {20, 100}  # by how long it takes here
-    fault = "divided: heap-buffer-overflow in matrix_unrolling_kernel at divided.cu:20"
-    assert rows[1]["reason"].startswith(f"right for {rows[0]['size']} images, not for 3: {fault}")
+    assert [(row["size"], row["status"]) for row in rows] == 2 * [(100, "ok"), (3, "unsupported")]
+    assert (
+        "right for 100 images, not for 3: divided: heap-buffer-overflow in matrix_unrolling_kernel at divided.cu:20"
+        in rows[1]["reason"]
+    )
 
 
 @needs_compiler

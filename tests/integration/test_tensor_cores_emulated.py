@@ -28,6 +28,7 @@ LAYERS = {
     "implicit_gemm": [("many", 0), ("many", 1)],
 }
 NAMES_ITS_LAYERS = ["fp16x3_wgmma"]
+FAULT_LAYERS = {"fp16x3_wgmma": [("fa18", 1)], "implicit_gemm": LAYERS["implicit_gemm"]}
 FIRST_AND_LATER = [("fa18", 0), ("fa18", 1)]
 
 WRONG = "outputs are wrong"
@@ -84,12 +85,12 @@ RANGE_FAULTS = {
         Fault("2 * exponent + too_small", "2 * exponent"),
         Fault("for (int q = 0; q < K; ++q) any |=", "for (int q = PLANTED ? 1 : 0; q < K; ++q) any |="),
     ],
+    "implicit_gemm": [
+        Fault("marked_places[1 + atomicAdd(marked_places, 1)] = place;", ""),
+        Fault("exponent_of(largest_of_image(image_largest, image))", "exponent_of(largest_of_image(image_largest, 0))"),
+        Fault("!(fmaxf(fabsf(first), fabsf(second)) <= most)", "false"),
+    ],
 }
-RANGE_FAULTS["implicit_gemm"] = [
-    Fault("marked_places[1 + atomicAdd(marked_places, 1)] = place;", ""),
-    Fault("exponent_of(largest_of_image(image_largest, image))", "exponent_of(largest_of_image(image_largest, 0))"),
-    Fault("!(fmaxf(fabsf(first), fabsf(second)) <= most)", "false"),
-]
 RANGE_FAULT_LAYERS = {
     "fp16x3_mma": [("sp19", 1), ("sp19", 0)],
     "fp16x3_wgmma": [("sp19", 1)],
@@ -158,7 +159,7 @@ def test_products_are_right_on_every_layer_that_a_kernel_is_for(name, compiled):
 )
 def test_a_fault_in_a_kernel_on_tensor_cores_is_seen(name, number, compiled, monkeypatch):
     monkeypatch.setenv(FAULT, str(number))
-    places = {"fp16x3_wgmma": [("fa18", 1)], "implicit_gemm": LAYERS["implicit_gemm"]}.get(name, FIRST_AND_LATER)
+    places = FAULT_LAYERS.get(name, FIRST_AND_LATER)
     rows = [row for rows in checked(*compiled(name, planted=True), places) for row in rows if not row["ok"]]
     assert {row["status"] for row in rows} == {"wrong_result"}
     assert FAULTS[name][number - 1].seen in rows[-1]["reason"]
@@ -227,8 +228,7 @@ def outside_fp32(compiled, run_emulated):
 
     def call(name, places, planted):
         variant, _, library = compiled(name, planted=planted)
-        layers = {place: layer_of(place) for place in places}
-        given = {"x".join(map(str, (c.C, c.H, c.W, c.M, c.K, c.P))): drawn(c) for c in layers.values()}
+        given = {"x".join(map(str, (c.C, c.H, c.W, c.M, c.K, c.P))): drawn(c) for c in map(layer_of, places)}
         arrays = {f"{kind} {place}": getattr(each, kind) for place, each in given.items() for kind in "xw"}
         made = run_emulated(SCRIPT, library, variant.files[0].parent, name, *given, **arrays)
         most = MOST_ERROR.get(name, 1e-6)

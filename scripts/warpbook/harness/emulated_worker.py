@@ -10,12 +10,13 @@ import mmap
 import re
 import struct
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from warpbook.harness import worker_protocol
 
-NUMBERS = {"p": ctypes.c_void_p, "f": ctypes.c_float, "d": ctypes.c_double, "i": ctypes.c_int32, "l": ctypes.c_int64}
+NUMBERS = {"f": ctypes.c_float, "d": ctypes.c_double, "i": ctypes.c_int32, "l": ctypes.c_int64}
 """Types of numbers that a kernel takes, by their letters in a recording."""
 
 
@@ -77,6 +78,24 @@ def allocate(size: int) -> int:
     malloc.restype, malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
     address: int = malloc(max(1, size))
     return address
+
+
+def launch(
+    entry: Any,
+    grid: Sequence[int],
+    threads: Sequence[int],
+    shared_bytes: int,
+    values: Sequence[Any],
+    wholes: Sequence[tuple[int, int]],
+    reverse: bool,
+) -> None:
+    """Call a kernel's C entry: each value that it gets, and the memory that it lies in, its address and bytes."""
+    count = len(values)
+    pointers = (ctypes.c_void_p * count)(*map(ctypes.addressof, values))
+    places = (ctypes.c_void_p * count)(*(begin for begin, _ in wholes))
+    sizes = (ctypes.c_size_t * count)(*(size for _, size in wholes))
+    extents = ((ctypes.c_uint * 3)(*(*shape, 1, 1)[:3]) for shape in (grid, threads))
+    entry(*extents, shared_bytes, pointers, places, sizes, count, int(reverse))
 
 
 def fill(address: int, size: int, value: float) -> None:
@@ -146,7 +165,7 @@ class LaunchedKernels(EmulatedLibrary):
     def _read(self, memory: mmap.mmap, recorded: tuple[int, int], arrays: list[tuple[int, int]], reverse: bool) -> None:
         place, count = recorded
         content = json.loads(memory[place : place + count])
-        self._reverse = int(reverse)
+        self._reverse = reverse
         self._steps: list[list[Any]] = content["steps"]
         self._known = arrays
         for size, value in content["scratch"]:
@@ -177,13 +196,7 @@ class LaunchedKernels(EmulatedLibrary):
                 begin, size = self._known[value] if is_array else (0, 0)
                 values.append(ctypes.c_void_p(begin + offset) if is_array else NUMBERS[kind](value))
                 wholes.append((begin, size))
-            count = len(values)
-            pointers = (ctypes.c_void_p * count)(*map(ctypes.addressof, values))
-            places = (ctypes.c_void_p * count)(*(begin for begin, _ in wholes))
-            sizes = (ctypes.c_size_t * count)(*(size for _, size in wholes))
-            extents = ((ctypes.c_uint * 3)(*shape) for shape in (grid, threads))
-            launch = getattr(self._library, entry)
-            launch(*extents, shared_bytes, pointers, places, sizes, count, self._reverse)
+            launch(getattr(self._library, entry), grid, threads, shared_bytes, values, wholes, self._reverse)
 
 
 def serve(library: EmulatedLibrary) -> None:

@@ -14,7 +14,7 @@ from warpbook.kernels import occupancy
 from warpbook.kernels.variants import Variant
 from warpbook.problems.problem import Case, itemsize
 
-LETTERS = {np.intp: "l", np.int32: "i", np.int64: "l", np.float32: "f", np.float64: "d"}
+LETTERS = {np.int32: "i", np.int64: "l", np.float32: "f", np.float64: "d"}
 
 
 def can_be_recorded(variant: Variant) -> bool:
@@ -82,8 +82,7 @@ class _Recorder:
         def launch(grid: tuple[int, ...], threads: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
             if reason := occupancy.launch_limit_reason(grid, threads, shared_bytes):
                 raise VariantFailure("launch_failed", f"{name}: {reason}")
-            extents = [[*shape, 1, 1][:3] for shape in (grid, threads)]
-            self.steps.append(["launch", entry, *extents, shared_bytes, [_argument(value) for value in arguments]])
+            self.steps.append(["launch", entry, grid, threads, shared_bytes, [_argument(value) for value in arguments]])
 
         return launch
 

@@ -141,8 +141,8 @@ class Plan:
         return [name for name in self.with_baselines(wanted) if self.variants[name].device == device]
 
     def computing(self, network: str) -> list[str]:
-        """Variants of the problem, without those that say they compute every case within limits, and none of the set's is.
-        What another's limits exclude is told."""
+        """Variants of the problem that are for a set's cases: one for every case within its limits is left out where those
+        exclude the whole set. Any other stays, and says what excludes it."""
         cases = [case.at(self.sizes(network)[0]) for case in self.config.case_set(network).cases]
         return [
             name

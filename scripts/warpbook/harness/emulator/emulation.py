@@ -355,13 +355,8 @@ class EmulatedKernels:
         ) -> None:
             if reason := occupancy.launch_limit_reason(grid, threads, shared_bytes):
                 raise VariantFailure("launch_failed", f"{name}: {reason}")
-            extents = [(ctypes.c_uint * 3)(*(*shape, 1, 1)[:3]) for shape in (grid, threads)]
-            held = [_argument(value) for value in arguments]
-            pointers = (ctypes.c_void_p * len(held))(*(ctypes.addressof(value) for value in held))
-            whole = [_allocation(value) for value in arguments]
-            places = (ctypes.c_void_p * len(held))(*(place for place, _ in whole))
-            bytes_of = (ctypes.c_size_t * len(held))(*(count for _, count in whole))
-            entry(*extents, shared_bytes, pointers, places, bytes_of, len(held), int(self._reversed))
+            held, wholes = [_argument(value) for value in arguments], [_allocation(value) for value in arguments]
+            emulated_worker.launch(entry, grid, threads, shared_bytes, held, wholes, self._reversed)
 
         return call
 
@@ -447,19 +442,11 @@ def _allocation(value: Any) -> tuple[int, int]:
     return value.ctypes.data, value.nbytes
 
 
-@functools.cache
-def _malloc() -> Any:
-    library = ctypes.CDLL(None)
-    library.malloc.restype = ctypes.c_void_p
-    library.malloc.argtypes = [ctypes.c_size_t]
-    return library.malloc
-
-
 def allocate(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
     """An array in an allocation of exactly its size, so that the sanitizer knows its ends; never freed."""
     count = int(np.prod(shape))
     size = max(1, count * np.dtype(dtype).itemsize)
-    memory = (ctypes.c_char * size).from_address(_malloc()(size))
+    memory = (ctypes.c_char * size).from_address(emulated_worker.allocate(size))
     return np.frombuffer(memory, dtype, count).reshape(shape)
 
 

@@ -74,7 +74,7 @@ EMULATOR_UNWATCHED static void copied(char* to, const char* from, size_t bytes)
         for (size_t i = bytes; i-- > 0;) to[i] = from[i];
 }
 
-// Where outputs are sparse, so are their copies: pages that nobody wrote are neither read nor copied.
+// Copies the pages that were written. Memory that nobody wrote takes no page, and neither does its copy.
 static void copied_by_page(char* to, const char* from, size_t bytes)
 {
     static const char nothing[4096] = {};

@@ -104,14 +104,13 @@ class LaunchInference:
         facts = self.facts(self._arrays())
         self._check_unconditional()
         cleared = [self.names.output] if self._fills_output() else []
-        if self._reasons:
-            limits = {"limits": limits} if (limits := self.limits(facts, facts)) else {}
-            said = {} if self._beyond_yaml else self._with_sum(facts) | limits | self._copied
-            raise UnreadableLaunch(f"{'; '.join(self._reasons)} (launch in line {launch.line})", said)
         limits = self.limits(facts, facts)
+        said = facts | self._copied | ({"limits": limits} if limits else {})
+        if self._reasons:
+            known = {} if self._beyond_yaml else self._with_sum(said)
+            raise UnreadableLaunch(f"{'; '.join(self._reasons)} (launch in line {launch.line})", known)
         self.require_extents({**facts, **limits})
-        facts |= self._copied | ({"limits": limits} if limits else {}) | ({"clear": cleared} if cleared else {})
-        facts = self._with_sum(facts)
+        facts = self._with_sum(said | ({"clear": cleared} if cleared else {}))
         return InferredLaunch(facts, launch.line, tuple(self._scope.notes.values()))
 
     def facts(self, arrays: dict[int, str]) -> dict[str, Any]:

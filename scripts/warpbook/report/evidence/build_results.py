@@ -18,9 +18,8 @@ class BuildResults:
     @cached_property
     def table(self) -> pd.DataFrame:
         frame = self._builds_for("gpu")
-        return frame[
-            ~frame.ok | frame.registers.notna()
-        ]  # of kernels in another language, where there was no assembler
+        # A kernel in another language has no registers where there was no assembler.
+        return frame[~frame.ok | frame.registers.notna()]
 
     @cached_property
     def host(self) -> pd.DataFrame:

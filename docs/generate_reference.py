@@ -605,7 +605,7 @@ def performance_page() -> str:
     )  # fmt: skip
     for run in gpus:
         parts.append(f"## {run.device_name('gpu')}\n\nRun `{run.run_id}`, commit `{run.commit}`.\n\n")
-        parts.append("### Layers\n\nGPU time of the kernels; the L2 cache is overwritten before each call.\n\n")
+        parts.append("### Layers\n\nGPU time of the kernels; the L2 cache is flushed before each call.\n\n")
         parts.append(markdown_table(layers, layer_rows(run, "gpu", "cold", "gpu")))
         parts.append(fallback_sentence(run))
         if rows := list(network_rows(run)):

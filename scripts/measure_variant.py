@@ -53,8 +53,10 @@ def measure(
     measuring: Measuring,
     machine: dict[str, Any],
     sandboxed: bool,
+    with_energy: bool,
 ) -> Iterator[tuple[Case, list[timing.Row]]]:
-    """The samples of each layer and size in turn: of the variant, and of its baseline where that can be timed."""
+    """The samples of each layer and size in turn: of the variant, and of its baseline where that can be timed; at each
+    layer's largest size also `with_energy`."""
     bench: Bench
     compared = [one for one in (variant, baseline) if one]
     with ExitStack() as stack:
@@ -73,16 +75,22 @@ def measure(
         for one in timed:
             one.rivals = [other for other in timed if other is not one]
             stack.callback(one.close)
-        yield from _measure(bench, timed, places, measuring, machine)
+        yield from _measure(bench, timed, places, measuring, machine, with_energy)
 
 
 def _measure(
-    bench: Bench, timed: list[TimedVariant], places: list[Case], measuring: Measuring, machine: dict[str, Any]
+    bench: Bench,
+    timed: list[TimedVariant],
+    places: list[Case],
+    measuring: Measuring,
+    machine: dict[str, Any],
+    with_energy: bool,
 ) -> Iterator[tuple[Case, list[timing.Row]]]:
     gc.disable()  # Python's garbage collector would interrupt one sample in a few dozen; this process is short
     variant, baseline = timed[0].variant, timed[1].variant if len(timed) > 1 else None
     bench.watch(timed)
     series = measuring.gpu if bench.on_device else measuring.cpu
+    largest = {case.name: case.size for case in sorted(places, key=lambda case: case.size or 0)}
     last_ms: dict[str, float] = {}  # the baseline's last time for a unit of its size, by case
     for case in places:
         assert case.size is not None
@@ -101,7 +109,8 @@ def _measure(
             paired = timed[1:]
         try:
             with checking.device_fault_context(variant):
-                rows = timing.measure_case(bench, [timed[0], *paired], case, series, measuring)
+                energy = with_energy and case.size == largest[case.name]
+                rows = timing.measure_case(bench, [timed[0], *paired], case, series, measuring, energy)
             if bench.on_device and (reason := bound_violation(rows, variant, case, machine)):
                 raise VariantFailure("refused", reason)
         except VariantFailure as failure:
@@ -153,7 +162,8 @@ def time_all(
     sandboxed = sandbox.is_chosen(arguments.sandbox, arguments.device)
 
     def produce() -> Iterator[tuple[Case, list[timing.Row]]]:
-        return measure(arguments.device, variant, baseline, list(remaining), measuring, machine, sandboxed)
+        places = list(remaining)
+        return measure(arguments.device, variant, baseline, places, measuring, machine, sandboxed, not arguments.aa)
 
     try:
         if failure := tables.first_failure(tables.CORRECTNESS.rows(arguments.correctness)):

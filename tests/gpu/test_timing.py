@@ -53,3 +53,57 @@ def test_a_peer_in_nhwc_is_timed_without_laying_its_arrays_out():
     x_seen, w_seen = seen[0]
     assert x_seen.strides[1] == w_seen.strides[1] == 4
     assert bool((x_seen == x).all())
+
+
+@pytest.mark.gpu
+def test_a_cold_call_that_writes_little_does_not_pay_for_what_others_left_unwritten():
+    import cupy
+
+    from warpbook.harness.gpu_bench import GpuBench
+
+    bench = GpuBench()
+    read = cupy.zeros(bench.l2_bytes // 4, cupy.uint32)  # as much as the L2 cache holds
+    result = cupy.zeros(1, cupy.uint32)
+    bench.count_changed(read, 0)
+
+    def fastest_ms(flush):
+        times = []
+        for _ in range(20):
+            flush()
+            start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+            bench.spin(1_000_000)
+            start.record()
+            cupy.max(read, out=result[0])
+            stop.record()
+            stop.synchronize()
+            times.append(cupy.cuda.get_elapsed_time(start, stop))
+        return min(times)
+
+    cold, writing = fastest_ms(lambda: bench.flush_l2(0)), fastest_ms(lambda: bench.flush_l2(bench.l2_bytes))
+    overwritten = fastest_ms(lambda: bench.fill(bench._flushed, 0))
+    hot = fastest_ms(lambda: None)
+    assert hot < 0.9 * cold
+    assert cold < 0.9 * writing
+    assert writing == pytest.approx(overwritten, rel=0.1)
+
+
+@pytest.mark.gpu
+def test_a_steady_row_of_calls_tells_what_one_takes_of_the_gpu_s_energy():
+    from warpbook.harness.gpu_bench import GpuBench
+    from warpbook.kernels import variants
+
+    bench = GpuBench()
+    timed = TimedVariant(bench, variants.read("direct"), sandboxed=False)
+    bench.watch([timed])
+    rows = timing.measure_case(
+        bench, [timed], networks.ConvLayer("c", 12, 33, 33, 24, 7).at(1000), QUICK, MEASURING, True
+    )
+    timed.close()
+    (steady,) = (row for row in rows if row["state"] == "steady")
+    if steady["energy_j"] is None:
+        pytest.skip("NVML tells no energy of this GPU")
+    watts = steady["energy_j"] / (steady["time_ms"] / 1e3)
+    limit = bench.clock.facts()["power_limit_w"]
+    assert 0.1 * limit < watts < 1.1 * limit
+    cold = min(row["time_ms"] for row in rows if (row["state"], row["kind"]) == ("cold", "op"))
+    assert 0.5 * cold < steady["time_ms"] < 2 * cold

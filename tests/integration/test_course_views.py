@@ -25,7 +25,14 @@ LEAST_MS = {10_000: 1.0, 1000: 0.1, 100: 0.01}
 def samples(variant: str, layer: str, size: int, scale: float = 1.0, **columns) -> list[dict]:
     """Ten rounds of a layer: op times of 1.00 to 1.09 times the least, layer times ten times as long."""
     place = tables.place("conv", "ece408", layer) | {"variant": variant, "job": variant, "device": "gpu", "size": size}
-    sound = {"sm_clock_mhz": 1980.0, "throttled": False, "stop_reason": "samples", "status": "ok", "reason": ""}
+    sound = {
+        "sm_clock_mhz": 1980.0,
+        "energy_j": None,
+        "throttled": False,
+        "stop_reason": "samples",
+        "status": "ok",
+        "reason": "",
+    }
     place["measured_on"] = "node/1"
     return [
         {**place, **sound, "kind": kind, "state": state, "sample": number, "time_ms": time_ms, **columns}

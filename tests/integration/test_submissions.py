@@ -471,7 +471,7 @@ def timed(tmp_path, newest_archive, monkeypatch):
         rows = [
             {
                 "job": name, **tables.place("conv", "ece408", layer), "variant": name, "device": "gpu",
-                "size": 10_000, "state": "", "kind": kind, "sample": sample, "time_ms": ms and ms * (1 + sample / 1e4), "sm_clock_mhz": 1000.0, "throttled": False,
+                "size": 10_000, "state": "", "kind": kind, "sample": sample, "time_ms": ms and ms * (1 + sample / 1e4), "sm_clock_mhz": 1000.0, "energy_j": None, "throttled": False,
                 "stop_reason": "samples", "status": "ok" if ms else "refused", "reason": "" if ms else "the result needs no conv_forward_gpu",
                 "measured_on": "here",
             }

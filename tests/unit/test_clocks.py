@@ -40,6 +40,7 @@ def nvml(monkeypatch):
         "nvmlDeviceGetTotalEccErrors": 0,
         "nvmlDeviceGetCurrentClocksThrottleReasons": 0,
         "nvmlDeviceGetMigMode": [0, 0],
+        "nvmlDeviceGetTotalEnergyConsumption": error(pynvml.NVML_ERROR_NOT_SUPPORTED),
         "nvmlDeviceGetComputeRunningProcesses": [SimpleNamespace(pid=os.getpid())],
         "nvmlDeviceGetProcessUtilization": error(pynvml.NVML_ERROR_NOT_SUPPORTED),
     }
@@ -100,6 +101,25 @@ def measured(bench, variant):
 def test_a_device_without_trouble_is_trusted(nvml, cpu_variant):
     rows = measured(WatchedBench(), cpu_variant(RIGHT))
     assert {(row["status"], row["sm_clock_mhz"], row["throttled"]) for row in rows} == {("ok", 1980.0, False)}
+
+
+def test_the_energy_of_a_call_is_its_share_of_what_the_counter_moved_by(nvml, monkeypatch):
+    watts, period_s = 250.0, 0.03
+
+    def counter(*_):
+        return int(watts * 1e3 * period_s * (time.perf_counter() // period_s))
+
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetTotalEnergyConsumption", counter)
+    monkeypatch.setattr(clocks, "STEADY_S", 0.4)
+    monkeypatch.setattr(clocks, "WARMING_S", 0.05)
+    found = clocks.Clock(DEVICE).steady_call(lambda count: time.sleep(0.002 * count), 2.0)
+    assert found.time_ms == pytest.approx(2.0, rel=0.3)
+    assert found.energy_j == pytest.approx(watts * found.time_ms / 1e3, rel=0.25)
+    assert found.sm_clock_mhz == 1980
+
+
+def test_a_device_that_tells_no_energy_has_none(nvml):
+    assert clocks.Clock(DEVICE).steady_call(lambda count: None, 2.0) is None
 
 
 def test_a_process_on_another_gpu_of_the_host_is_none_of_this_one_s(nvml, monkeypatch):

@@ -16,7 +16,7 @@ def samples(kinds: dict[str, list[float]], throttled: tuple[int, ...] = (), **ch
     """SAMPLES of one call, its times by kind; the rounds named were throttled."""
     frame = pd.DataFrame(
         {
-            **SERIES, "state": "cold", "kind": kind, "sample": number, "time_ms": time_ms, "sm_clock_mhz": 1980.0,
+            **SERIES, "state": "cold", "kind": kind, "sample": number, "time_ms": time_ms, "sm_clock_mhz": 1980.0, "energy_j": None,
             "throttled": number in throttled, "stop_reason": "precise", "status": "ok", "reason": "", **changed,
         }
         for kind, times in kinds.items()

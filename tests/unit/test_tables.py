@@ -241,7 +241,7 @@ CONTRACT = {
     "builds.csv": "variant arch source_sha256 options ok registers shared_bytes local_bytes spill_bytes log",
     "correctness.csv": "problem case variant size reference max_abs_err rel_l2_err tolerance mismatched_labels ok"
     " reason",
-    "samples.csv.gz": "problem case variant device size state kind sample time_ms sm_clock_mhz throttled",
+    "samples.csv.gz": "problem case variant device size state kind sample time_ms sm_clock_mhz energy_j throttled",
     "op_times.csv": "problem case variant device size state kind n median_ms ci_low_ms ci_high_ms stop_reason",
     "programs.csv": "user_s system_s elapsed_s max_rss_kib accuracy",
     "activities.csv.gz": "tool variant size kind name start_ns end_ns stream correlation grid block registers"

@@ -164,6 +164,15 @@ class SharedSets(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class SteadyCall:
+    """A call in a row of calls without a pause: its share of the time and of the device's energy, and the SM clock."""
+
+    time_ms: float
+    energy_j: float
+    sm_clock_mhz: float | None
+
+
 class Bench(Protocol):
     """A device as checking sees it."""
 
@@ -236,6 +245,11 @@ class Bench(Protocol):
 
     def read_clock(self) -> tuple[float | None, bool | None]:
         """SM clock in MHz now (None on a CPU), and whether a slowdown is active; None where that shows later."""
+        ...
+
+    def steady_call(self, call: Callable[[int], None], call_ms: float) -> SteadyCall | None:
+        """A call in a row of calls without a pause, of which `call` makes so many; None where the device does not tell its
+        energy."""
         ...
 
     def distrust_reason(self) -> str:
@@ -340,6 +354,9 @@ class CpuBench:
             return None, None
         before_s, self._children_s = self._children_s, sum(one.processor_s() for one in self._processes)
         return None, bool(self._load.reason(self._children_s - before_s))
+
+    def steady_call(self, call: Callable[[int], None], call_ms: float) -> SteadyCall | None:
+        return None
 
     def distrust_reason(self) -> str:
         return ""

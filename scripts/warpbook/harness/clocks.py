@@ -8,7 +8,7 @@ from typing import Any
 
 import pynvml
 
-from warpbook.harness.bench import WorkerProcess
+from warpbook.harness.bench import SteadyCall, WorkerProcess
 from warpbook.machine.cuda_devices import Device
 
 # Reasons that mean that the device could not run as fast as it otherwise would.
@@ -27,6 +27,10 @@ HELD_LOW = 0.6
 
 ENDING_S, POLL_INTERVAL_S = 1.0, 0.02  # the driver may list a process for so long after its end
 SAMPLE_S = 1.0  # at most so much time of processes is in one of NVML's samples of how busy they keep a device
+
+
+STEADY_S, WARMING_S, BATCH_MS, LEAST_READINGS = 1.0, 0.2, 10, 4
+"""Of a row of calls for its energy: its length, what is not counted, what is ordered at once, readings of the counter."""
 
 
 class Clock:
@@ -67,6 +71,26 @@ class Clock:
         if not reasons & (_SLOWDOWNS | pynvml.nvmlClocksThrottleReasonGpuIdle):
             self._highest_mhz = max(self._highest_mhz, clock)
         return clock, bool(reasons & _SLOWDOWNS)
+
+    def steady_call(self, call: Callable[[int], None], call_ms: float) -> SteadyCall | None:
+        """A call in a row of calls of which `call` makes so many and waits for them; `call_ms` is about what one takes. None
+        where NVML does not tell the device's energy."""
+        batch = max(1, round(BATCH_MS / call_ms))
+        calls, readings = 0, list[tuple[float, float, int]]()
+        began = time.perf_counter()
+        # The counter moves ten times a second or so: what lies between two of its moves is known.
+        while len(readings) < LEAST_READINGS or readings[-1][0] < STEADY_S:
+            millijoules = self._query(pynvml.nvmlDeviceGetTotalEnergyConsumption)
+            now_s = time.perf_counter() - began
+            if millijoules is None or now_s > 10 * STEADY_S + LEAST_READINGS * call_ms / 1e3:
+                return None
+            if now_s > WARMING_S and (not readings or millijoules / 1e3 != readings[-1][1]):
+                readings.append((now_s, millijoules / 1e3, calls))
+            call(batch)
+            calls += batch
+        clock, _ = self.read()
+        (begin_s, begin_j, first), (end_s, end_j, last) = readings[1], readings[-1]
+        return SteadyCall((end_s - begin_s) * 1e3 / (last - first), (end_j - begin_j) / (last - first), clock)
 
     def distrust_reason(self) -> str:
         """Why no figure taken since the last question is to be trusted; empty where NVML knows of nothing.

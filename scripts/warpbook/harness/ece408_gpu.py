@@ -6,7 +6,7 @@ comes back. What a sample of theirs brackets:
 - `op`: the host's clock around `conv_forward_gpu` and a wait for the device, the course's Op Time.
 - `layer`: the same around prolog, convolution and epilog, the course's Layer Time: allocations and copies are in it.
 - `gpu`: two CUDA events around `conv_forward_gpu`, the device busy while the host queues them; cold, the L2 cache
-  overwritten before, and hot, right after that call again where its data are not several times what the L2 holds. Where
+  flushed before, and hot, right after that call again where its data are not several times what the L2 holds. Where
   the file itself waits for the device, what the host does meanwhile is in it.
 
 Each round runs the layer from prolog to epilog: `WARMUPS` that are not counted, then `ROUNDS`, as the course does since
@@ -125,7 +125,7 @@ def time_layer(
                 taken = bench.round_ms(how)
                 clock_mhz, throttled = read_clock()
                 if number >= 0:
-                    state = {"sample": number, "sm_clock_mhz": clock_mhz, "throttled": throttled}
+                    state = {"sample": number, "sm_clock_mhz": clock_mhz, "energy_j": None, "throttled": throttled}
                     rows += [
                         {"case": case.name, "size": case.size, **_kind(name), **state, "time_ms": time_ms}
                         for name, time_ms in taken.items()

@@ -25,6 +25,7 @@ from warpbook.harness.bench import (
     MARGIN,
     Buffers,
     GuardedArray,
+    SteadyCall,
     Timers,
     WorkerProcess,
     guard,
@@ -260,7 +261,8 @@ class GpuBench:
         self.multiprocessors = int(properties["multiProcessorCount"])
         self.memory_bytes = int(properties["totalGlobalMem"])
         # Twice the L2, so that nothing of what was there before remains.
-        self._flushed = cupy.empty(max(2 * self.l2_bytes, 1 << 20) // 4, np.uint32)
+        self._flushed = cupy.zeros(max(2 * self.l2_bytes, 1 << 20) // 4, np.uint32)
+        self._partial = cupy.empty(_BLOCKS, np.uint64)
 
     def _launch(self, name: str, *arguments: Any) -> None:
         self._kernels[name]((_BLOCKS,), (_THREADS,), arguments)
@@ -372,7 +374,8 @@ class GpuBench:
         """A timer for each (state, kind). Each makes untimed calls where calls are short, so that what waited on the host
         is awake, and has `renew` put other values into the inputs."""
         inputs, outputs = list(arrays.input_values.values()), list(arrays.output_values.values())
-        nbytes = sum(array.nbytes for array in (*inputs, *outputs))
+        written = sum(array.nbytes for array in outputs)
+        nbytes = written + sum(array.nbytes for array in inputs)
         call, inputs, lay_out = laid_out(call, inputs)
         taken = (*inputs, *outputs)
         # The first call, before any sample: a framework tries its algorithms in it.
@@ -433,9 +436,9 @@ class GpuBench:
             return (perf_counter() - began) * 1e3
 
         cold = {
-            ("cold", "gpu"): with_fresh_inputs(self.cold_timer(gpu)),
-            ("cold", "op"): with_fresh_inputs(self.cold_timer(op)),
-            ("cold", "layer"): with_fresh_inputs(self.cold_timer(layer), at_host=True),
+            ("cold", "gpu"): with_fresh_inputs(self.cold_timer(gpu, written)),
+            ("cold", "op"): with_fresh_inputs(self.cold_timer(op, written)),
+            ("cold", "layer"): with_fresh_inputs(self.cold_timer(layer, nbytes), at_host=True),
         }
         if not self._has_hot(nbytes):
             return cold
@@ -461,11 +464,11 @@ class GpuBench:
     def watch(self, processes: Sequence[WorkerProcess]) -> None:
         self.clock.workers = processes
 
-    def cold_timer(self, timer: Callable[[], float]) -> Callable[[], float]:
-        """The timer, the L2 cache overwritten before."""
+    def cold_timer(self, timer: Callable[[], float], written: int) -> Callable[[], float]:
+        """The timer of a call that writes so many bytes, the L2 cache flushed before."""
 
         def time_after_flush() -> float:
-            self.flush_l2()
+            self.flush_l2(written)
             return timer()
 
         return time_after_flush
@@ -473,12 +476,21 @@ class GpuBench:
     def read_clock(self) -> tuple[float | None, bool]:
         return self.clock.read()
 
+    def steady_call(self, call: Callable[[int], None], call_ms: float) -> SteadyCall | None:
+        """As `Clock.steady_call`."""
+        return self.clock.steady_call(call, call_ms)
+
     def distrust_reason(self) -> str:
         return self.clock.distrust_reason()
 
-    def flush_l2(self) -> None:
-        """Overwrite the L2 cache, so that the next call finds none of its data there."""
-        self.fill(self._flushed, 0)
+    def flush_l2(self, written: int) -> None:
+        """Fill the L2 cache with other data, of which as many bytes are unwritten as a call leaves that writes so many.
+
+        The call finds none of its data there. It pays for writing as many bytes to memory as it writes itself: what it
+        leaves in the cache at its end it finds there from others at its start.
+        """
+        self._launch("count_changed", self._flushed, np.uint64(self._flushed.size), np.uint32(0), self._partial)
+        self.fill(self._flushed[: min(written, self.l2_bytes) // 4], 0)
 
     def multiply_add(self, rounds: int) -> int:
         """Order FP32 multiply-adds that fill the device and touch no memory; how many."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import checking
-from warpbook.harness.bench import MARGIN, SHORT_CALL_MS, Bench, SharedSets, Timers, allocate
+from warpbook.harness.bench import MARGIN, SHORT_CALL_MS, Bench, SharedSets, SteadyCall, Timers, allocate
 from warpbook.harness.variant_process import VariantProcess
 from warpbook.kernels.variants import Variant
 from warpbook.machine.load import LoadMeter
@@ -227,6 +227,23 @@ class TimedVariant:
         self._forget()
         self._audit(part, {kind: time_ms * share for kind, time_ms in claimed_ms.items()})
         self._forget()
+
+    def steady_call(self, op_ms: float) -> SteadyCall | None:
+        """A call of a whole case in a row of calls without a pause, where the device tells its energy; `op_ms` is what one
+        takes alone."""
+        if not self._bench.on_device:
+            return None
+        sets = 2 * self._audited_calls(self._parts[0], op_ms)
+        ring = self._rings[self._parts[0]] = self._make_ring(self._parts[0], sets)
+        self._lay_out(ring)
+
+        def call(count: int) -> None:
+            self._ask(do="run", place=ring.place, numbers=[number % sets for number in range(count)])
+            self._ask(do="synchronize")
+
+        found = self._bench.steady_call(call, op_ms)
+        self._forget()
+        return found
 
     def _reject_restless(self) -> None:
         if self._bench.on_device:

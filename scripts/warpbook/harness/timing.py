@@ -8,7 +8,8 @@ What a sample of each kind and state brackets:
 - `op`: the host's clock around the call and a wait for the device.
 - `layer`: the host's clock around copying inputs from page-locked memory to the device, the call, and copying outputs
   back.
-- cold: the L2 cache is overwritten first. hot: a call on the same buffers comes before, untimed or as the sample before, and
+- steady: calls follow each other without a pause for a second; what each takes of it, and of the device's energy.
+- cold: the L2 cache is flushed first. hot: a call on the same buffers comes before, untimed or as the sample before, and
   then new inputs; not taken where the buffers are several times what the L2 holds.
 
 Every timed call of a variant finds inputs that it has not seen before (`timed_variant`).
@@ -29,14 +30,17 @@ from warpbook.common import statistics
 from warpbook.common.supervision import VariantFailure
 from warpbook.config.settings import Measuring, SeriesPolicy
 from warpbook.harness import checking, tamper_check
-from warpbook.harness.bench import Bench, Buffers, Timers
+from warpbook.harness.bench import Bench, Buffers, SteadyCall, Timers
 from warpbook.harness.checking import NamedSubject
 from warpbook.harness.timed_variant import TimedVariant
 from warpbook.kernels.variants import Operation
 from warpbook.problems.problem import Case
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Raised whenever the meaning of a sample changes: figures of different protocols are not the same thing."""
+
+UNCHANGED_SINCE = {"cpu": 2, "gpu": 3}
+"""The oldest protocol whose samples on a device mean what they mean now."""
 
 LONG_ROUND_S = 0.005
 """Looking whether a series is precise takes a fraction of this: after a shorter round it waits for a few more."""
@@ -50,7 +54,15 @@ SLOWER_WHEN_FRESH, FRESH_SLACK_MS, FRESH_CALLS = 3, 0.2, 5
 
 Row = dict[str, Any]
 
-NOT_TIMED: Row = {"state": "", "kind": "", "sample": 0, "time_ms": None, "sm_clock_mhz": None, "throttled": False}
+NOT_TIMED: Row = {
+    "state": "",
+    "kind": "",
+    "sample": 0,
+    "time_ms": None,
+    "sm_clock_mhz": None,
+    "energy_j": None,
+    "throttled": False,
+}
 """What the one row says that stands for samples that there are not."""
 
 
@@ -148,10 +160,15 @@ def unthrottled_ms(samples: list[Sample]) -> list[float]:
 
 
 def measure_case(
-    bench: Bench, timed: Sequence[TimedVariant], case: Case, series: SeriesPolicy, measuring: Measuring
+    bench: Bench,
+    timed: Sequence[TimedVariant],
+    case: Case,
+    series: SeriesPolicy,
+    measuring: Measuring,
+    with_energy: bool = False,
 ) -> list[Row]:
     """Samples of one case at its size, for a variant and (second, where given) its baseline: the columns of SAMPLES from
-    `variant` on, without `device`, and `case`, its own name.
+    `variant` on, without `device`, and `case`, its own name. The last one `with_energy` is of a row of calls.
 
     Raises VariantFailure where one faults, a result of a timed call is wrong, it claims less time than it takes, or the
     device cannot be trusted.
@@ -168,10 +185,29 @@ def measure_case(
     state, _ = bench.compared[-1]
     mine = [row for row in rows if row["variant"] == timed[0].variant.name and row["state"] == state]
     taken = {kind: [row["time_ms"] for row in mine if row["kind"] == kind] for _, kind in bench.compared}
-    timed[0].verify({kind: statistics.median(np.array(times)).value for kind, times in taken.items()})
+    medians = {kind: statistics.median(np.array(times)).value for kind, times in taken.items()}
+    timed[0].verify(medians)
     for one in timed[1:]:
         one.verify({})  # the clock looks at it in its own job
+    if with_energy and (steady := timed[0].steady_call(medians["op"])):
+        rows.append({"variant": timed[0].variant.name, **steady_columns(steady)})
     return [{"case": case.name, "size": case.size, **row} for row in rows]
+
+
+def steady_columns(call: SteadyCall) -> Row:
+    """The columns of SAMPLES from `state` on, of a call in a row of calls."""
+    return {
+        "state": "steady",
+        "kind": "op",
+        "sample": 0,
+        "time_ms": call.time_ms,
+        "sm_clock_mhz": call.sm_clock_mhz,
+        "throttled": False,  # a steady state has what clock it has
+        "energy_j": call.energy_j,
+        "stop_reason": "time",
+        "status": "ok",
+        "reason": "",
+    }
 
 
 def sample_rows(
@@ -202,6 +238,7 @@ def sample_rows(
                         "sample": number,
                         "time_ms": sample.time_ms,
                         "sm_clock_mhz": sample.sm_clock_mhz,
+                        "energy_j": None,
                         "throttled": sample.throttled,
                         "stop_reason": result.stop_reason,
                         "status": "ok",

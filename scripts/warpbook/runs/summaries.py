@@ -101,6 +101,7 @@ def summarize_series(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataF
                 "median_ms": estimate.value,
                 "ci_low_ms": estimate.low,
                 "ci_high_ms": estimate.high,
+                "energy_j": series.energy_j.median(),
                 "throttled_count": throttled,
                 "refused_count": refused,
                 **bound,

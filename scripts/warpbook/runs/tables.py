@@ -36,8 +36,8 @@ _REASON = Column("string", "why the status is not ok, with value, limit and reme
 _OUTCOME = {"status": _STATUS, "reason": _REASON}
 _STATE = Column(
     "string",
-    "cold: L2 overwritten before the call; hot: the call repeated on the same buffers; empty: a file of the course, "
-    "whose rounds follow each other",
+    "cold: L2 flushed before the call; hot: the call repeated on the same buffers; steady: calls without a pause for a "
+    "second; empty: a file of the course, whose rounds follow each other",
 )
 _MEASURED_ON = Column("string", "node and, for a GPU, its UUID hashed, first 12 digits: node7/3f2a1c4d5e6f", later=True)
 _KIND = Column(
@@ -46,10 +46,12 @@ _KIND = Column(
     "uint8 images in page-locked memory to labels there, in chunks that overlap; copy: its copies alone. Of a file of the "
     "course op is its Op Time, layer its Layer Time: prolog, convolution and epilog",
 )
+_ENERGY = Column("float64", "energy of a call in joules, by NVML; empty but for a steady GPU", POSITIVE, later=True)
 _SAMPLE = {
     "sample": Column("int64", "round in which it was taken: samples of one job and round are a pair", COUNT),
     "time_ms": Column("float64", "the time; empty when the status is not ok", TIME_MS, needed=True),
     "sm_clock_mhz": Column("float64", "SM clock read after the round; empty on a CPU", COUNT),
+    "energy_j": _ENERGY,
     "throttled": Column(
         "bool", "a slowdown was active in the round, or other programs kept the CPU busy: kept, left out of summaries"
     ),
@@ -136,6 +138,7 @@ OP_TIMES = Table(
         "median_ms": Column("float64", "median time", TIME_MS, needed=True),
         "ci_low_ms": Column("float64", "lower end of its 95 % interval; empty for fewer than 2 samples", POSITIVE),
         "ci_high_ms": Column("float64", "upper end of its 95 % interval", POSITIVE),
+        "energy_j": _ENERGY,
         "throttled_count": Column("int64", "samples left out because a slowdown was active or the CPU busy", COUNT),
         "refused_count": Column(
             "Int64", "kernel times left out because they exceed twice their call's own", COUNT, later=True

@@ -95,7 +95,7 @@ class NetworkTimes:
 
     @cached_method
     def time(self, name: str, size: int, kind: str = "gpu") -> Estimate | None:
-        """Median in ms with its interval, the L2 cache overwritten before; None where there is no sound figure."""
+        """Median in ms with its interval, the L2 cache flushed before; None where there is no sound figure."""
         return summaries.series_median(self._series(name, name, size, kind).to_numpy())
 
     def gain(self, one: Implementation, size: int) -> Estimate | None:

@@ -129,6 +129,17 @@ class Times:
         return int(own.measured_on.nunique())
 
     @cached_property
+    def _energy_j(self) -> dict[tuple[str, str, int], float]:
+        held = self.samples[self.samples.energy_j.notna() & (self.samples.job == self.samples.variant)]
+        places = zip(held.variant, held.layer, held["size"], strict=True)
+        return dict(zip(places, held.energy_j, strict=True))
+
+    def energy_of_sum(self, parts: dict[str, Variant], size: int) -> float | None:
+        """Joules that calls take together, one of each layer's variant; None where one of them is not known."""
+        known = [self._energy_j.get((one.name, layer, size)) for layer, one in parts.items()]
+        return None if None in known else sum(filter(None, known))
+
+    @cached_property
     def refused_samples(self) -> int:
         """Samples that were sound in the run and are no figure here: kernel times of more than twice the call's own."""
         return summaries.refused_count(self.samples)

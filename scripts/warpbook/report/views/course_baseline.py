@@ -102,7 +102,7 @@ def _context(ev: Evidence) -> HtmlTable | None:
     return HtmlTable(
         "course-context",
         f"For comparison: times of kernels that are built into Warpbook, at {units.count(context.images)} images on {context.gpu}, "
-        f"which is not the course's GPU (archived run {context.run_id}). Op time: the call, the L2 cache overwritten before. Layer "
+        f"which is not the course's GPU (archived run {context.run_id}). Op time: the call, the L2 cache flushed before. Layer "
         "times: with copies from and to page-locked memory. Medians.",
         (
             *words("Kernel", "What it is"),

@@ -78,7 +78,7 @@ def _comparison_table(ev: Evidence, files: list[Variant]) -> HtmlTable:
         "course-beside",
         f"Files of the course beside the variants of this study at {units.count(largest)} images on "
         f"{ev.device_name('gpu')}: medians with half the 95 % interval and the number of samples. A file has Op "
-        "Time and Layer Time as the course takes them. The others have the call with the L2 cache overwritten before, "
+        "Time and Layer Time as the course takes them. The others have the call with the L2 cache flushed before, "
         "and the call with copies from page-locked memory.",
         (
             *words("Variant", "What it is"),
@@ -93,7 +93,7 @@ def _comparison_table(ev: Evidence, files: list[Variant]) -> HtmlTable:
 def _times(ev: Evidence, files: list[Variant]) -> HtmlTable:
     return HtmlTable(
         "course-times",
-        "Every time of the files of the course. GPU: CUDA events around conv_forward_gpu, the L2 cache overwritten "
+        "Every time of the files of the course. GPU: CUDA events around conv_forward_gpu, the L2 cache flushed "
         "before (cold), or right after the same call (hot).",
         (
             *words("File", "Layer"),

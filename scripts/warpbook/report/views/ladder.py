@@ -82,19 +82,24 @@ def ladder_table(
     partial = [parts for parts in rungs if not ev.times.sum_over(parts, size) and _has_times(ev, parts, size)]
     of = f"{cases[0].name}: {cases[0].at(size)}" if len(cases) == 1 else f"All {ev.case_word}s together"
     best = f" Best library at FP32 accuracy: {library.stem}." if library else ""
+    has_energy = any(ev.times.energy_of_sum(parts, size) for _, parts in timed)
     rows = tuple(
-        _row(ev, parts, cases, size, name, (naive, library)) for parts in [*(parts for _, parts in timed), *partial]
+        _row(ev, parts, cases, size, name, (naive, library), has_energy)
+        for parts in [*(parts for _, parts in timed), *partial]
     )
     counted = units.sample_size(time for time, _ in timed)
+    energy = (
+        " Energy is that of the whole GPU, for each call of a row of calls that lasts a second." if has_energy else ""
+    )
     samples = f" ({counted})" if counted else ""
     return HtmlTable(
         f"ladder-{device}" + (f"-{cases[0].name.replace(' ', '-')}" if len(cases) == 1 else ""),
         f"{of}, {ev.at_size(size)}, on {ev.device_name(device)}: every {device.upper()} variant, the fastest first. Op time is the "
         f"median of calls and a wait for the device, with half its 95 % interval{samples}. Rates count the direct method's operations and "
         "each array once. The bound is that of the variant's own method and precision. The last column compares a variant with "
-        f"the one that it builds on.{best} †: times of two separate jobs."
+        f"the one that it builds on.{energy}{best} †: times of two separate jobs."
         f"{cell_markup.doubt_note(cell for row in rows for cell in row)}",
-        _head(ev, device, cases, size, naive),
+        _head(ev, device, cases, size, naive, has_energy),
         rows,
         "wide" if len(cases) > 1 else "dense",
     )
@@ -105,12 +110,13 @@ def _has_times(ev: Evidence, parts: Parts, size: int) -> bool:
 
 
 def _head(
-    ev: Evidence, device: str, cases: tuple[Case, ...], size: int, naive: Variant | None
+    ev: Evidence, device: str, cases: tuple[Case, ...], size: int, naive: Variant | None, has_energy: bool
 ) -> tuple[TableColumn, ...]:
     return (
         *words("Variant"),
         *numbers(*(case.name for case in _columns(cases)), "Op time"),
         *numbers(*(["TFLOP/s"] if cases[0].at(size).flops else []), "GB/s", *(["Of bound"] if device == "gpu" else [])),
+        *numbers(*["mJ a call"] * has_energy),
         *numbers(f"Over {naive.stem if naive else 'the naive one'}", "Over best library"),
         *words("Against its baseline"),
     )
@@ -127,6 +133,7 @@ def _row(
     size: int,
     name: Callable[[Variant], Cell],
     others: tuple[Variant | None, Variant | None],
+    has_energy: bool,
 ) -> tuple[Cell, ...]:
     time, one = ev.times.sum_over(parts, size), parts[cases[0].name]
     alone = len({each.name for each in parts.values()}) == 1
@@ -141,6 +148,7 @@ def _row(
         *([_rate(sum(shape.flops for shape in shapes) / 1e9, time)] if shapes[0].flops else []),
         _rate(sum(shape.bytes for shape in shapes) / 1e6, time),
         *([_share(bounds, time)] if one.device == "gpu" else []),
+        *[_energy(ev.times.energy_of_sum(parts, size))] * has_energy,
         *(_speedup_cell(ev, parts, other, size) for other in others),
         _verdict(ev, one, cases, size) if alone else MISSING,
     )
@@ -152,6 +160,10 @@ def _share(bounds: list[float | None], time: Estimate | None) -> str:
         return MISSING
     share = sum(filter(None, bounds)) / time.value
     return units.percent(share, 0 if share >= 0.1 else 1)
+
+
+def _energy(joules: float | None) -> str:
+    return units.significant(1e3 * joules, 3) if joules else MISSING
 
 
 def _rate(amount: float, time: Estimate | None) -> str:

@@ -13,7 +13,7 @@ from warpbook.report.views.components import Cell, HtmlTable, numbers, words
 FEWEST = 6
 """The interval of fewer samples holds the median less often than 95 times in 100, and contradicts nothing."""
 
-SERIES = (("gpu", "cold"), ("op", "cold"), ("gpu", "hot"), ("op", "hot"), ("layer", "cold"))
+SERIES = (("gpu", "cold"), ("op", "cold"), ("gpu", "hot"), ("op", "hot"), ("op", "steady"), ("layer", "cold"))
 
 
 @dataclass(frozen=True)

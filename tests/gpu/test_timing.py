@@ -1,5 +1,6 @@
 """Times of a GPU."""
 
+import numpy as np
 import pytest
 
 from policies import MEASURING, QUICK
@@ -62,9 +63,7 @@ def test_a_cold_call_that_writes_little_does_not_pay_for_what_others_left_unwrit
     from warpbook.harness.gpu_bench import GpuBench
 
     bench = GpuBench()
-    read = cupy.zeros(bench.l2_bytes // 4, cupy.uint32)  # as much as the L2 cache holds
-    result = cupy.zeros(1, cupy.uint32)
-    bench.count_changed(read, 0)
+    read = cupy.zeros(bench.l2_bytes // 2 // 4, cupy.uint32)  # half of what the L2 cache holds
 
     def fastest_ms(flush):
         times = []
@@ -73,7 +72,7 @@ def test_a_cold_call_that_writes_little_does_not_pay_for_what_others_left_unwrit
             start, stop = cupy.cuda.Event(), cupy.cuda.Event()
             bench.spin(1_000_000)
             start.record()
-            cupy.max(read, out=result[0])
+            bench._launch("count_changed", read, np.uint64(read.size), np.uint32(0), bench._partial)
             stop.record()
             stop.synchronize()
             times.append(cupy.cuda.get_elapsed_time(start, stop))
@@ -82,8 +81,7 @@ def test_a_cold_call_that_writes_little_does_not_pay_for_what_others_left_unwrit
     cold, writing = fastest_ms(lambda: bench.flush_l2(0)), fastest_ms(lambda: bench.flush_l2(bench.l2_bytes))
     overwritten = fastest_ms(lambda: bench.fill(bench._flushed, 0))
     hot = fastest_ms(lambda: None)
-    assert hot < 0.9 * cold
-    assert cold < 0.9 * writing
+    assert hot < 0.9 * cold < 0.9 * 0.9 * writing, (hot, cold, writing, overwritten)
     assert writing == pytest.approx(overwritten, rel=0.1)
 
 

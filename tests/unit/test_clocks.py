@@ -112,14 +112,19 @@ def test_the_energy_of_a_call_is_its_share_of_what_the_counter_moved_by(nvml, mo
     monkeypatch.setattr(pynvml, "nvmlDeviceGetTotalEnergyConsumption", counter)
     monkeypatch.setattr(clocks, "STEADY_S", 0.4)
     monkeypatch.setattr(clocks, "WARMING_S", 0.05)
-    found = clocks.Clock(DEVICE).steady_call(lambda count: time.sleep(0.002 * count), 2.0)
+
+    def call(count):
+        time.sleep(0.002 * count)
+        return count
+
+    found = clocks.Clock(DEVICE).steady_call(call, 1.0)
     assert found.time_ms == pytest.approx(2.0, rel=0.3)
     assert found.energy_j == pytest.approx(watts * found.time_ms / 1e3, rel=0.25)
     assert found.sm_clock_mhz == 1980
 
 
 def test_a_device_that_tells_no_energy_has_none(nvml):
-    assert clocks.Clock(DEVICE).steady_call(lambda count: None, 2.0) is None
+    assert clocks.Clock(DEVICE).steady_call(lambda count: count, 2.0) is None
 
 
 def test_a_process_on_another_gpu_of_the_host_is_none_of_this_one_s(nvml, monkeypatch):

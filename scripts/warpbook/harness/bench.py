@@ -247,9 +247,9 @@ class Bench(Protocol):
         """SM clock in MHz now (None on a CPU), and whether a slowdown is active; None where that shows later."""
         ...
 
-    def steady_call(self, call: Callable[[int], None], call_ms: float) -> SteadyCall | None:
-        """A call in a row of calls without a pause, of which `call` makes so many; None where the device does not tell its
-        energy."""
+    def steady_call(self, call: Callable[[int], int], call_ms: float) -> SteadyCall | None:
+        """A call in a row of calls without a pause; `call` makes about so many, and says how many. None where the device does
+        not tell its energy."""
         ...
 
     def distrust_reason(self) -> str:
@@ -355,7 +355,7 @@ class CpuBench:
         before_s, self._children_s = self._children_s, sum(one.processor_s() for one in self._processes)
         return None, bool(self._load.reason(self._children_s - before_s))
 
-    def steady_call(self, call: Callable[[int], None], call_ms: float) -> SteadyCall | None:
+    def steady_call(self, call: Callable[[int], int], call_ms: float) -> SteadyCall | None:
         return None
 
     def distrust_reason(self) -> str:

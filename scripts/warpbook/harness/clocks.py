@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,8 +30,9 @@ ENDING_S, POLL_INTERVAL_S = 1.0, 0.02  # the driver may list a process for so lo
 SAMPLE_S = 1.0  # at most so much time of processes is in one of NVML's samples of how busy they keep a device
 
 
-STEADY_S, WARMING_S, BATCH_MS, LEAST_READINGS = 1.0, 0.2, 10, 4
-"""Of a row of calls for its energy: its length, what is not counted, what is ordered at once, readings of the counter."""
+STEADY_S, WARMING_S, WATCHING_S, LEAST_MOVES = 1.0, 0.2, 0.002, 3
+"""Of a row of calls for its energy: its length, that of one before it, how often the counter is read, and how often it has
+to move."""
 
 
 class Clock:
@@ -72,25 +74,45 @@ class Clock:
             self._highest_mhz = max(self._highest_mhz, clock)
         return clock, bool(reasons & _SLOWDOWNS)
 
-    def steady_call(self, call: Callable[[int], None], call_ms: float) -> SteadyCall | None:
-        """A call in a row of calls of which `call` makes so many and waits for them; `call_ms` is about what one takes. None
-        where NVML does not tell the device's energy."""
-        batch = max(1, round(BATCH_MS / call_ms))
-        calls, readings = 0, list[tuple[float, float, int]]()
-        began = time.perf_counter()
-        # The counter moves ten times a second or so: what lies between two of its moves is known.
-        while len(readings) < LEAST_READINGS or readings[-1][0] < STEADY_S:
-            millijoules = self._query(pynvml.nvmlDeviceGetTotalEnergyConsumption)
-            now_s = time.perf_counter() - began
-            if millijoules is None or now_s > 10 * STEADY_S + LEAST_READINGS * call_ms / 1e3:
-                return None
-            if now_s > WARMING_S and (not readings or millijoules / 1e3 != readings[-1][1]):
-                readings.append((now_s, millijoules / 1e3, calls))
-            call(batch)
-            calls += batch
+    def steady_call(self, call: Callable[[int], int], call_ms: float) -> SteadyCall | None:
+        """A call in a row of calls; `call` makes about so many, waits for them, and says how many; `call_ms` is about what
+        one takes alone. None where NVML does not tell the device's energy."""
+        if self._query(pynvml.nvmlDeviceGetTotalEnergyConsumption) is None:
+            return None
+
+        def take(seconds: float, each_ms: float) -> tuple[int, float]:
+            """(calls made, seconds they took)."""
+            began = time.perf_counter()
+            made = call(max(1, round(seconds * 1e3 / each_ms)))
+            return made, time.perf_counter() - began
+
+        made, warming_s = take(WARMING_S, call_ms)
+        moves: list[tuple[float, int]] = []
+        done = threading.Event()
+        watching = threading.Thread(target=self._watch_energy, args=(moves, done))
+        watching.start()
+        try:
+            made, taken_s = take(STEADY_S, warming_s * 1e3 / made)
+        finally:
+            done.set()
+            watching.join()
+        if len(moves) < LEAST_MOVES:
+            return None
+        (begin_s, begin_mj), (end_s, end_mj) = moves[0], moves[-1]
+        watts = (end_mj - begin_mj) / 1e3 / (end_s - begin_s)
         clock, _ = self.read()
-        (begin_s, begin_j, first), (end_s, end_j, last) = readings[1], readings[-1]
-        return SteadyCall((end_s - begin_s) * 1e3 / (last - first), (end_j - begin_j) / (last - first), clock)
+        return SteadyCall(taken_s * 1e3 / made, watts * taken_s / made, clock)
+
+    def _watch_energy(self, moves: list[tuple[float, int]], done: threading.Event) -> None:
+        """Note each move of the energy counter, in mJ, and when it was, while calls are made."""
+        last = None
+        while not done.wait(WATCHING_S):
+            now = self._query(pynvml.nvmlDeviceGetTotalEnergyConsumption)
+            if now is None:
+                return
+            if last is not None and now != last:
+                moves.append((time.perf_counter(), now))
+            last = now
 
     def distrust_reason(self) -> str:
         """Why no figure taken since the last question is to be trusted; empty where NVML knows of nothing.

@@ -476,7 +476,7 @@ class GpuBench:
     def read_clock(self) -> tuple[float | None, bool]:
         return self.clock.read()
 
-    def steady_call(self, call: Callable[[int], None], call_ms: float) -> SteadyCall | None:
+    def steady_call(self, call: Callable[[int], int], call_ms: float) -> SteadyCall | None:
         """As `Clock.steady_call`."""
         return self.clock.steady_call(call, call_ms)
 

@@ -159,10 +159,11 @@ class NetworkBench:
         return samples, checks[0]
 
     def _steady_call(self, operation: Operation, buffers: Buffers, samples_ms: list[float]) -> SteadyCall | None:
-        def call(count: int) -> None:
+        def call(count: int) -> int:
             for _ in range(count):
                 operation(*buffers.values)
             self._bench.synchronize()
+            return count
 
         return self._bench.steady_call(call, float(np.median(samples_ms)))
 

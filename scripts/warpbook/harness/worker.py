@@ -82,12 +82,13 @@ class TimedCalls(Generic[Kind]):
         self._variant = variant
         self._arranged: list[Kind] = []
 
-    def run(self, place: int, numbers: list[int]) -> dict[str, Any]:
-        """Call the operation on some sets, one after another, without looking at a clock."""
+    def run(self, place: int, numbers: list[int], rounds: int = 1) -> dict[str, Any]:
+        """Call the operation on some sets, one after another, so many times, without looking at a clock."""
         with checking.fault_context(self._variant, "called"):
-            self._arranged[place].drop()
-            for number in numbers:
-                self._arranged[place].call(number)
+            for _ in range(rounds):
+                self._arranged[place].drop()
+                for number in numbers:
+                    self._arranged[place].call(number)
         return {}
 
     def finish(self, place: int) -> dict[str, Any]:

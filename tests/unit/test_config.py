@@ -43,7 +43,6 @@ def test_a_mistake_is_named_with_its_place_and_the_nearest_valid_name():
         ("studies.fa18.timeline.layer", "conv", "studies.fa18.timeline.layer: 'conv' is not known: did you mean 'conv"),
         ("study", "fa81", "study: no study is called 'fa81'"),
         ("study", "fa19,fa17-fnal", "study: no study is called 'fa17-fnal': did you mean 'fa17-final'?"),
-        ("study", "fa18,all", "study: no study is called 'all': valid: deepbench, "),
         ("studies.fa18.network", "fa188", "studies.fa18.network: no network is called 'fa188': did you mean 'fa18'?"),
         (
             "studies.fa18.variants",
@@ -165,6 +164,7 @@ def test_all_studies_but_those_of_submissions_and_those_chosen_by_name_can_be_ch
 
 def test_several_studies_are_chosen_in_the_order_in_which_they_are_named_each_once():
     assert list(settings.load(changed("study", "fa19,fa18, fa19"), KNOWN).chosen_studies) == ["fa19", "fa18"]
+    assert list(settings.load(changed("study", "all,layers"), KNOWN).chosen_studies) == [*chosen, "layers"]
 
 
 def test_a_submission_goes_with_a_term_and_a_term_with_a_submission():

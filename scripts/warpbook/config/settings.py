@@ -336,7 +336,9 @@ class Config(_ConfigModel):
 
 def named_studies(study: str, every: Iterable[str]) -> list[str]:
     """The studies that the words of `study` name: those between its commas, each once; `every` one for `all`."""
-    return list(every) if study == "all" else list(dict.fromkeys(map(str.strip, study.split(","))))
+    listed = list(every)
+    words = map(str.strip, study.split(","))
+    return list(dict.fromkeys(name for word in words for name in (listed if word == "all" else [word])))
 
 
 def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
@@ -348,9 +350,8 @@ def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
         config = validate(Config, {**values, **listed}, context=names)
     except ValidationError as error:
         raise UserError("\n".join(["config.yaml:", *(f"  {line}" for line in explain(error, Config))])) from error
-    alone = ["all"] if "," not in config.study else []
     problems = [
-        f"study: no study is called {name!r}: {nearest_name(name, [*config.studies, *alone])}"
+        f"study: no study is called {name!r}: {nearest_name(name, [*config.studies, 'all'])}"
         for name in named_studies(config.study, config.studies)
         if name not in config.studies
     ]
@@ -438,7 +439,7 @@ def _submission_mistake(config: Config) -> list[str]:
     if key and config.study not in terms:
         return [f"{key}: {config.study} is no term of the course; say which the submission is of: study={terms[-1]} "
                 f"(terms: {', '.join(terms)})"] if terms else [f"{key}: no study has a `course`"]  # fmt: skip
-    of_one = [name for name in named_studies(config.study, config.studies) if config.study != "all" and name in terms]
+    of_one = [name for name in named_studies(config.study, []) if name in terms]
     if of_one and not key and not config.submission:
         return [
             f"study: {of_one[0]} is of a submission; {COMMAND} submission "

@@ -136,7 +136,8 @@ class Plan:
         wanted: set[str] = set()
         for name, study in self.config.chosen_studies.items():
             if self.config.case_set_name(name) == network:
-                everything = not study.variants or (self.config.study == "all" and device == "gpu")
+                of_all = "all" in self.config.study and not study.by_name
+                everything = not study.variants or (of_all and device == "gpu")
                 wanted.update(self.computing(network) if everything else study.variants or [])
         return [name for name in self.with_baselines(wanted) if self.variants[name].device == device]
 

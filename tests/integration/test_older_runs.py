@@ -10,7 +10,7 @@ import pytest
 
 from warpbook.report import narrative, trace_layout
 from warpbook.report.evidence.run_selection import OLDER_RUN_TABLES
-from warpbook.report.views import analysis, claim_table, executive, whole_network
+from warpbook.report.views import analysis, claim_table, executive, last_page, whole_network
 from warpbook.report.views.supplement import correctness, profiler_tables, provenance, validity
 from warpbook.runs import catalog, tables
 from warpbook.runs.tables import PRECISION
@@ -279,3 +279,11 @@ def test_a_sweep_of_an_older_run_is_shown_whatever_network_it_was_made_on(eviden
     (sentence,) = validity.sweep_sentences(evidence())
     assert sentence.startswith(f"{swept.name} on conv1 of fa19, ")
     assert f"Of the older run {OLDER}" in sentence
+
+
+@pytest.mark.parametrize(("protocol", "words"), [(2, "is overwritten"), (3, "wait to be written"), (1, None)])
+def test_a_report_says_what_came_before_a_cold_sample_in_its_run(made, older, evidence_of, rewritten, protocol, words):
+    shown = evidence_of(rerecorded(rewritten, made[0], lambda record: record.update(protocol=protocol)))
+    if words:
+        assert words in last_page.last_page_view(shown).cold
+    assert ("direct" in shown.selection.usable("gpu")) == bool(words)

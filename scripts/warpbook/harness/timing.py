@@ -39,8 +39,8 @@ from warpbook.problems.problem import Case
 PROTOCOL = 3
 """Raised whenever the meaning of a sample changes: figures of different protocols are not the same thing."""
 
-UNCHANGED_SINCE = {"cpu": 2, "gpu": 3}
-"""The oldest protocol whose samples on a device mean what they mean now."""
+OLDEST_SHOWN = 2
+"""The oldest protocol whose runs a report shows: it says how their samples differ. They are compared with no others."""
 
 LONG_ROUND_S = 0.005
 """Looking whether a series is precise takes a fraction of this: after a shorter round it waits for a few more."""

@@ -110,7 +110,7 @@ class Selection:
         for key in ("target_rel_ci", device):
             if policy[key] != now[key]:
                 return f"the measuring policy differs: `{key}` was {policy[key]}, is {now[key]}"
-        if not timing.UNCHANGED_SINCE[device] <= record["protocol"] <= timing.PROTOCOL:
+        if not timing.OLDEST_SHOWN <= record["protocol"] <= timing.PROTOCOL:
             return f"it was measured under timing protocol {record['protocol']}, this is {timing.PROTOCOL}"
         return ""
 

@@ -5,25 +5,34 @@ from statistics import median
 from typing import Any
 
 from warpbook.common import units
-from warpbook.harness import bench
+from warpbook.harness import bench, timing
 from warpbook.report.evidence import Evidence
 from warpbook.report.views.components import HtmlTable, words
 from warpbook.runs.run_parts import WHOLE
 
 ALL = "all"
 
+COLD = {
+    2: "twice the L2 cache's size is overwritten before the sample",
+    3: "before the sample, the L2 cache is filled with other data, of which as many bytes wait to be written as the call writes",
+}
+"""What comes before a cold sample, by the timing protocol of a run."""
+
 
 @dataclass(frozen=True)
 class EndingView:
     """aside: what has no figure, None where nothing was left out; refused: archived runs that were passed over;
     unwanted: why there is nothing of the CPU, empty where there may be something; hot_within: how many times what the
-    L2 cache holds a layer's data may be for a hot sample; drift: how far baselines differed between jobs; archive: the
+    L2 cache holds a layer's data may be for a hot sample; cold: what comes before a cold sample of the GPU's run;
+    has_energy: whether that knows energies; drift: how far baselines differed between jobs; archive: the
     GPU's run, empty where it is this machine's."""
 
     missing_table: HtmlTable | None
     refused: tuple[str, ...]
     unwanted: str
     hot_within: str
+    cold: str
+    has_energy: bool
     drift: str
     archive: str
 
@@ -36,9 +45,17 @@ def last_page_view(ev: Evidence) -> EndingView:
         refused=tuple(ev.source.refused),
         unwanted=ev.missing_reason("cpu"),
         hot_within=str(bench.HOT_WITHIN),
+        cold=_cold(ev),
+        has_energy=bool(ev.times.samples.energy_j.notna().any()),
         drift=_drift(ev),
         archive=f"reports/runs/{ev.gpu_run.run_id}.zip" if ev.gpu_run and archived else "",
     )
+
+
+def _cold(ev: Evidence) -> str:
+    """What comes before a cold sample of the GPU's run."""
+    protocol = ev.gpu_run.record["protocol"] if ev.gpu_run else timing.PROTOCOL
+    return COLD.get(protocol, COLD[timing.PROTOCOL])
 
 
 def _drift(ev: Evidence) -> str:

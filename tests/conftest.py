@@ -21,7 +21,7 @@ from warpbook.kernels import variants, whole_networks
 from warpbook.kernels.variants import Variant
 from warpbook.machine import cuda_devices, host, locks
 
-pytest_plugins = ["databases", "rendered", "small_run", "workspaces"]
+pytest_plugins = ["databases", "small_run", "rendered", "workspaces"]
 
 # Runs and reports are read once for many tests and stay: looking for garbage among them would take a fifth of the time.
 gc.set_threshold(100_000)

@@ -295,7 +295,7 @@ def copies(tmp_path_factory, small_archive) -> list[Path]:
         for name in ("config.yaml", "pyproject.toml"):
             shutil.copy(PROJECT / name, copy)
         for name in ("kernels", "reports", "scripts", "weights"):
-            shutil.copytree(PROJECT / name, copy / name, ignore=shutil.ignore_patterns("out", "*.pyc.*"))
+            shutil.copytree(PROJECT / name, copy / name, ignore=shutil.ignore_patterns("out", "runs", "*.pyc.*"))
         command = [sys.executable, copy / "scripts" / "render_report.py", "--study", "fa18-m1"]
         command += ["--config", json.dumps(values), "--run", small_archive, "--html", "a.html", "--pdf", "a.pdf"]
         (copy / "tmp").mkdir()

@@ -35,7 +35,7 @@ from warpbook.report.evidence import Evidence, submission_evidence
 from warpbook.report.views import VIEWS
 from warpbook.runs import catalog, schema, tables
 from warpbook.workflow import plan
-from workspaces import LINKED
+from workspaces import link_project
 
 COURSE = PROJECT / "tests" / "data" / "course"
 VALUES = yaml.safe_load(settings.FILE.read_text())
@@ -574,12 +574,7 @@ class Workspace:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        for name in LINKED:
-            (folder / name).symlink_to(files.PROJECT / name)
-        (folder / "reports").mkdir()
-        for path in (files.PROJECT / "reports").iterdir():
-            if path.name not in ("out", "runs"):
-                (folder / "reports" / path.name).symlink_to(path)
+        link_project(folder)
         changed = VALUES | {"gpu": "none", "measuring": VALUES["measuring"] | {"timeout_s": 30}}
         (folder / "config.yaml").write_text(yaml.safe_dump(changed, sort_keys=False))
 

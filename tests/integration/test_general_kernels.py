@@ -39,7 +39,7 @@ def failures(folder: Path, file: str, count: int) -> list[str]:
     cases = [case for case in checking.ragged_cases(variant) if case.size != checking.MANY][-count:]
     assert cases == variant.problem.ragged[-count:]
     with scratch_folder() as built, IsolatedBench(variant, False, built if file.endswith(".cu") else None) as bench:
-        return reasons(row for case in cases for row in checking.check_case(bench, variant, case))
+        return reasons(row for case in cases for row in checking.check_case(bench, variant, case, diagnose=False))
 
 
 @pytest.mark.parametrize("file", FAULTS)

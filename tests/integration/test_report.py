@@ -31,6 +31,7 @@ from warpbook.report import evidence, pdf, rendering
 from warpbook.report.views import profile_tables
 from warpbook.runs import catalog, schema
 from warpbook.workflow import plan
+from workspaces import share_sound_marks
 
 KNOWN = variants.discover()
 
@@ -295,10 +296,11 @@ def copies(tmp_path_factory, small_archive) -> list[Path]:
         for name in ("config.yaml", "pyproject.toml"):
             shutil.copy(PROJECT / name, copy)
         for name in ("kernels", "reports", "scripts", "weights"):
-            shutil.copytree(PROJECT / name, copy / name, ignore=shutil.ignore_patterns("out", "runs", "*.pyc.*"))
+            shutil.copytree(PROJECT / name, copy / name, ignore=shutil.ignore_patterns("out", "*.pyc.*"))
         command = [sys.executable, copy / "scripts" / "render_report.py", "--study", "fa18-m1"]
         command += ["--config", json.dumps(values), "--run", small_archive, "--html", "a.html", "--pdf", "a.pdf"]
         (copy / "tmp").mkdir()
+        share_sound_marks(copy)
         environment = {**os.environ, "PYTHONHASHSEED": seed, "TMPDIR": str(copy / "tmp")}
         return subprocess.Popen(command, cwd=copy, env=environment)
 

@@ -22,18 +22,18 @@ from fontTools.ttLib import TTFont
 from markupsafe import Markup
 from pypdf import PdfReader
 
+from small_run import shipped
 from warpbook.common import version
 from warpbook.common.errors import UserError
 from warpbook.common.files import PROJECT
 from warpbook.config import settings
-from warpbook.kernels import variants
 from warpbook.report import evidence, pdf, rendering
 from warpbook.report.views import profile_tables
 from warpbook.runs import catalog, schema
 from warpbook.workflow import plan
 from workspaces import share_sound_marks
 
-KNOWN = variants.discover()
+KNOWN = shipped()
 
 
 @pytest.fixture(scope="module")

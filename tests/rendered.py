@@ -1,6 +1,7 @@
 """Fixtures: the report of the newest archived run, rendered once: as HTML, as PDF, and as pages that WeasyPrint laid
 out; and reports of the small run, as HTML alone."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -93,6 +94,22 @@ def report(tmp_path_factory, rendered) -> SimpleNamespace:
         html, pdf = rendered(folder)
     pages = dict(zip(("report", "supplement"), laid_out, strict=True))
     return SimpleNamespace(html=html, pdf=pdf, supplement=PdfReader(folder / "fa18-supplement.pdf"), laid_out=pages)
+
+
+@pytest.fixture(scope="session")
+def printed(report) -> SimpleNamespace:
+    """What a PDF library reads on the pages of the `report` and of its `supplement`, and in which `sizes`, in points, as
+    (size, text)."""
+    sizes: list[tuple[float, str]] = []
+
+    def note_size(text: str, outer: list[float], inner: list[float], _: Any, size: float) -> None:
+        sizes.append((abs(size) * math.hypot(*inner[2:4]) * math.hypot(*outer[2:4]), text.strip()))
+
+    texts = [
+        [page.extract_text(visitor_text=note_size) for page in reader.pages]
+        for reader in (report.pdf, report.supplement)
+    ]
+    return SimpleNamespace(report=texts[0], supplement=texts[1], sizes=sizes)
 
 
 @pytest.fixture(scope="session")

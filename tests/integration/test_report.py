@@ -36,14 +36,14 @@ from workspaces import share_sound_marks
 KNOWN = shipped()
 
 
-@pytest.fixture(scope="module")
-def pages(report):
-    return [page.extract_text() for page in report.pdf.pages]
+@pytest.fixture
+def pages(printed):
+    return printed.report
 
 
-@pytest.fixture(scope="module")
-def more_pages(report):
-    return [page.extract_text() for page in report.supplement.pages]
+@pytest.fixture
+def more_pages(printed):
+    return printed.supplement
 
 
 class Outline(HTMLParser):

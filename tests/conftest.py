@@ -21,7 +21,7 @@ from warpbook.kernels import variants, whole_networks
 from warpbook.kernels.variants import Variant
 from warpbook.machine import cuda_devices, host, locks
 
-pytest_plugins = ["databases", "rendered", "small_run", "workspaces"]
+pytest_plugins = ["databases", "small_run", "rendered", "workspaces"]
 
 # Runs and reports are read once for many tests and stay: looking for garbage among them would take a fifth of the time.
 gc.set_threshold(100_000)
@@ -87,26 +87,33 @@ def pytest_sessionfinish(session, exitstatus):
         page.write_text(before + BEGIN + "".join([*head, *rows.values()]) + END + after)
 
 
-# Files that take longest, in that order. Two workers take a file each: one begun last would be waited for.
+# Files that take longest, in that order. Three workers take a file each: one begun last would be waited for.
 LONGEST = (
+    "test_report",
     "test_slurm",
     "test_workflow",
-    "test_report",
-    "test_attacks",
     "test_emulator",
-    "test_tensor_cores_emulated",
     "test_submissions",
-    "test_faults",
     "test_kills",
-    "test_sandbox",
+    "test_tensor_cores_emulated",
+    "test_attacks",
+    "test_faults",
+    "test_general_kernels",
     "test_building",
+    "test_strangers_kernels",
+    "test_sandbox",
     "test_streaming",
-    "test_older_runs",
+    "test_course_verdicts",
+    "test_course_files",
+    "test_package",
+    "test_machine_faults",
+    "test_counters",
+    "test_sharing",
+    "test_runs",
     "test_section_views",
     "test_networks_emulated",
-    "test_course_files",
-    "test_strangers_texts",
-    "test_runs",
+    "test_older_runs",
+    "test_one_sentence",
 )
 # Files that look at the same report: one worker takes them together, and renders it once.
 TOGETHER = dict.fromkeys(("test_browser", "test_deliverables", "test_layout"), "test_report")

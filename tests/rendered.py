@@ -1,6 +1,7 @@
 """Fixtures: the report of the newest archived run, rendered once: as HTML, as PDF, and as pages that WeasyPrint laid
 out; and reports of the small run, as HTML alone."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -10,16 +11,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 from pypdf import PdfReader
 
 import render_report
+from small_run import plan_of
+from warpbook.common.quick_yaml import load_yaml
 from warpbook.config import settings
-from warpbook.kernels import variants
 from warpbook.report import rendering
 from warpbook.report.evidence import Evidence
 from warpbook.runs import catalog
-from warpbook.workflow import plan
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +29,7 @@ def rendered(newest_archive, sharing_tables) -> Callable[..., tuple[str, PdfRead
     measuring = catalog.open_run(newest_archive).record["measuring"]
 
     def render(folder: Path, study: str = "fa18", **changes) -> tuple[str, PdfReader]:
-        values = yaml.safe_load(settings.FILE.read_text()) | {"study": study, "measuring": measuring} | changes
+        values = load_yaml(settings.FILE.read_text()) | {"study": study, "measuring": measuring} | changes
         html, pdf = folder / f"{study}.html", folder / f"{study}.pdf"
         with sharing_tables():
             render_report.render(study, values, newest_archive, html, pdf)
@@ -40,9 +40,8 @@ def rendered(newest_archive, sharing_tables) -> Callable[..., tuple[str, PdfRead
 
 def _documents(run: catalog.Run, study: str, local: catalog.Run | None = None, **changes) -> rendering.Documents:
     """A study's documents under a configuration with other values, of the GPU figures of a run."""
-    values = yaml.safe_load(settings.FILE.read_text()) | {"study": study, "measuring": run.record["measuring"]}
-    made = plan.build(settings.load(values | changes, list(variants.discover())))
-    ev = Evidence(made, study, local or run)
+    values = load_yaml(settings.FILE.read_text()) | {"study": study, "measuring": run.record["measuring"]}
+    ev = Evidence(plan_of(values | changes), study, local or run)
     if ev.gpu_run:
         ev.gpu_run = run  # whose tables are read once for all studies
     return rendering.Documents(ev, datetime(2026, 1, 1, tzinfo=UTC), "", None)
@@ -95,6 +94,22 @@ def report(tmp_path_factory, rendered) -> SimpleNamespace:
         html, pdf = rendered(folder)
     pages = dict(zip(("report", "supplement"), laid_out, strict=True))
     return SimpleNamespace(html=html, pdf=pdf, supplement=PdfReader(folder / "fa18-supplement.pdf"), laid_out=pages)
+
+
+@pytest.fixture(scope="session")
+def printed(report) -> SimpleNamespace:
+    """What a PDF library reads on the pages of the `report` and of its `supplement`, and in which `sizes`, in points, as
+    (size, text)."""
+    sizes: list[tuple[float, str]] = []
+
+    def note_size(text: str, outer: list[float], inner: list[float], _: Any, size: float) -> None:
+        sizes.append((abs(size) * math.hypot(*inner[2:4]) * math.hypot(*outer[2:4]), text.strip()))
+
+    texts = [
+        [page.extract_text(visitor_text=note_size) for page in reader.pages]
+        for reader in (report.pdf, report.supplement)
+    ]
+    return SimpleNamespace(report=texts[0], supplement=texts[1], sizes=sizes)
 
 
 @pytest.fixture(scope="session")

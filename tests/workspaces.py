@@ -19,10 +19,9 @@ from warpbook.common.files import PROJECT
 from warpbook.config import settings
 from warpbook.harness.emulator import emulation
 from warpbook.machine import locks
+from warpbook.runs import catalog
 
 FOLDERS = ("kernels", "profiles", "reports", "requirements", "rules", "scripts", "weights")
-LINKED = ("Snakefile", "pyproject.toml", *(folder for folder in FOLDERS if folder != "reports"))
-"""What a project may hold as links to this one's; its reports hold results of its own."""
 IGNORED = shutil.ignore_patterns("__pycache__", "out", ".*")
 UNARCHIVED = shutil.ignore_patterns("__pycache__", "out", "runs", ".*")
 UNFINISHED = shutil.ignore_patterns("*.pyc.*", ".*")
@@ -169,6 +168,27 @@ def keep_emulator(folder: Path) -> None:
         for races in (False, True):
             made = emulation.build_emulator(kept, races)
             (kept / made.name).symlink_to(made)
+
+
+def link_project(folder: Path) -> None:
+    """Make a folder a project whose code is links to this one's, with results of its own."""
+    for name in ("Snakefile", "pyproject.toml", *FOLDERS):
+        if name != "reports":
+            (folder / name).symlink_to(PROJECT / name)
+    (folder / "reports").mkdir()
+    for path in (PROJECT / "reports").iterdir():
+        if path.name not in ("out", "runs"):
+            (folder / "reports" / path.name).symlink_to(path)
+    if not (folder / "results").exists():
+        share_sound_marks(folder)
+
+
+def share_sound_marks(folder: Path) -> None:
+    """Have a project know which archived runs this one has found sound: to read them takes seconds of each test."""
+    marks = PROJECT / catalog.SOUND
+    marks.mkdir(parents=True, exist_ok=True)
+    (folder / "results").mkdir()
+    (folder / catalog.SOUND).symlink_to(marks)
 
 
 @contextmanager

@@ -4,15 +4,15 @@ import copy
 
 import pytest
 
+from small_run import shipped
 from warpbook.common import units
-from warpbook.kernels import variants
 from warpbook.kernels.claims import Claim
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence import claim_verdicts as judging
 from warpbook.report.views import claim_table as claims_view
 from warpbook.runs import catalog, tables
 
-SHIPPED = variants.discover()
+SHIPPED = shipped()
 
 
 def said_of(ev, variant, words):

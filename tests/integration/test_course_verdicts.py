@@ -142,10 +142,10 @@ def test_a_kernel_that_never_ends_is_told_from_one_that_goes_on_finishing_blocks
     body = "for (volatile int i = 0; i < {turns};) {{ if ({turns} > 1) ++i; }}"
     head = "const int H_out = H - K + 1, W_out = W - K + 1;"
     code = FILE.read_text()
-    for turns, status, words in ((1, "timed_out", "still running"), (300_000, "unsupported", "still finishes blocks")):
+    for turns, status, words in ((1, "timed_out", "still running"), (60_000, "unsupported", "still finishes blocks")):
         place = code.index(head)
         changed = code[:place] + body.format(turns=turns) + code[place:]
         shutil.rmtree(built, ignore_errors=True)
-        found = rows((code, changed), limit_s=3)
+        found = rows((code, changed), limit_s=1)
         assert (found[-1]["status"], words in found[-1]["reason"]) == (status, True), found[-1]["reason"]
         assert not any(row["ok"] for row in found)

@@ -5,17 +5,14 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-import yaml
 
 from warpbook.common.files import PROJECT
-from warpbook.config import settings
 from warpbook.kernels import variants
 from warpbook.machine.cuda_devices import Device
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.course_times import COLD, LAYER, OP
 from warpbook.report.views import course_files
 from warpbook.runs import catalog, tables
-from warpbook.workflow import plan
 
 FILES = PROJECT / "tests" / "data" / "course"
 LEAST_MS = {10_000: 1.0, 1000: 0.1, 100: 0.01}
@@ -43,25 +40,22 @@ def samples(variant: str, layer: str, size: int, scale: float = 1.0, **columns) 
 
 
 @pytest.fixture
-def evidence(small_archive):
+def evidence(small_archive, opened, planned):
     """The evidence of the study ece408 where files of the course are among the kernels, timed as `rows` say; another
     network's figures stand for those of built-in variants."""
 
     def make(*rows: list[dict], files: tuple[str, ...] = ("fused_wmma", "one_call")) -> Evidence:
-        run = catalog.open_run(small_archive)
-        values = yaml.safe_load(settings.FILE.read_text()) | {"study": "ece408", "measuring": run.record["measuring"]}
-        planned = plan.build(settings.load(values, list(variants.discover())))
+        run = opened(small_archive)
+        made = planned(study="ece408", measuring=run.record["measuring"])
         dropped = {name: variants.read(name, FILES) for name in files}
-        planned = replace(
-            planned, variants=planned.variants | dropped, device_or_reason=Device("a GPU", "sm_90", "", "")
-        )
+        made = replace(made, variants=made.variants | dropped, device_or_reason=Device("a GPU", "sm_90", "", ""))
         timed = run.table(tables.SAMPLES)
         timed = timed[(timed.network == "fa18") & (timed.problem == "conv")]
         timed = timed.assign(case=timed.case.str.replace("fa18/", "ece408/"))
         of_files = pd.DataFrame([row for each in rows for row in each], columns=list(tables.SAMPLES.columns))
         timed = pd.concat([timed, of_files]) if rows else timed
         stand_in = {tables.SAMPLES.name: tables.with_places(timed.reset_index(drop=True))}
-        return Evidence(planned, "ece408", catalog.Run(run.path, run.record, stand_in))
+        return Evidence(made, "ece408", catalog.Run(run.path, run.record, stand_in))
 
     return make
 

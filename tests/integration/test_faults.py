@@ -20,9 +20,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from small_run import shipped
 from warpbook.common.files import PROJECT, sha256
 from warpbook.config import settings
-from warpbook.kernels import variants
 
 WRITES = int(os.environ.get("CHAOS_WRITES", "2"))  # of each program
 LAST_WRITE = 200
@@ -58,7 +58,7 @@ CHECKED = f"{PARTS}/correctness/cpu/fa17/im2col_blas.csv"
 TIMED = f"{PARTS}/samples/cpu/fa17/im2col_blas.csv.gz"
 RUN_AS_A_WHOLE = f"{PARTS}/programs/cpu/fa17/im2col_blas.csv"
 ON_THE_CPU = ["--cases", "fa17", "--variant", "im2col_blas"]
-RECORDED = settings.load(STUDY, list(variants.discover())).recorded_json
+RECORDED = settings.load(STUDY, list(shipped())).recorded_json
 POLICY = json.dumps(STUDY["measuring"])
 
 OUTPUTS = ("--out", "--html", "--pdf", "--markdown")

@@ -39,7 +39,7 @@ def failures(folder: Path, file: str, count: int) -> list[str]:
     cases = [case for case in checking.ragged_cases(variant) if case.size != checking.MANY][-count:]
     assert cases == variant.problem.ragged[-count:]
     with scratch_folder() as built, IsolatedBench(variant, False, built if file.endswith(".cu") else None) as bench:
-        return reasons(row for case in cases for row in checking.check_case(bench, variant, case))
+        return reasons(row for case in cases for row in checking.check_case(bench, variant, case, diagnose=False))
 
 
 @pytest.mark.parametrize("file", FAULTS)
@@ -53,7 +53,8 @@ def test_it_computes_every_convolution_and_a_fault_is_caught(file, tmp_path, mon
     if file in ("loop_nest.py", "simd.py"):
         assert failures(tmp_path, file, 1) == []
         monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")  # to compile for each case and each fault takes seconds
-    assert failures(tmp_path, file, 3) == []
+    if not file.endswith(".cu"):  # test_emulator calls every kernel on all ragged cases
+        assert failures(tmp_path, file, 3) == []
     for old, new in FAULTS[file]:
         assert right.count(old) == 1, old
         (tmp_path / file).write_text(right.replace(old, new))

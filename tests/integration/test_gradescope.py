@@ -20,8 +20,8 @@ from warpbook.course.grades_table import GRADES
 from warpbook.harness import sandbox
 from warpbook.harness.emulator import emulation
 from warpbook.report import class_report
+from workspaces import link_project
 
-LINKED = ("Snakefile", "rules", "scripts", "profiles", "requirements", "weights", "pyproject.toml", "kernels")
 RIGHT = PROJECT / "tests" / "data" / "course" / "one_call.cu"
 VALUES = yaml.safe_load(settings.FILE.read_text(encoding="utf-8"))
 SP25 = Term.model_validate(VALUES["studies"]["sp25"]["course"])
@@ -123,12 +123,7 @@ def test_the_image_s_set_up_installs_the_locked_environment_into_the_source(tmp_
 def test_a_submission_in_its_place_gives_the_results_in_theirs(tmp_path):
     grader = Autograder(tmp_path)
     source = tmp_path / "source"
-    for name in LINKED:
-        (source / name).symlink_to(PROJECT / name)
-    (source / "reports").mkdir()
-    for path in (PROJECT / "reports").iterdir():
-        if path.name not in ("out", "runs"):
-            (source / "reports" / path.name).symlink_to(path)
+    link_project(source)
     (source / "config.yaml").write_bytes(settings.FILE.read_bytes())
     (source / ".venv").symlink_to(sys.prefix)
     for place, code in (("src/layer/custom", RIGHT.read_text()), ("m3/op_2", "no C++")):

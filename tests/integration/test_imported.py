@@ -9,19 +9,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-import yaml
 from markupsafe import Markup
 
 from warpbook.common.errors import UserError
 from warpbook.common.files import PROJECT
-from warpbook.config import settings
-from warpbook.kernels import variants
 from warpbook.profiling import imported_tables, importing
 from warpbook.report import rendering
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import imported_profiles as view
 from warpbook.runs import tables
-from warpbook.workflow import plan
 
 CAPTURED = PROJECT / "tests" / "data" / "profiles"
 PROGRAM = PROJECT / "scripts" / "import_profile.py"
@@ -63,12 +59,10 @@ def program_by_nsys(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def ev(folder, small_archive, opened) -> Evidence:
+def ev(folder, small_archive, opened, planned) -> Evidence:
     """A machine without a GPU that cites no archived run: nothing is there but what was imported."""
     run = opened(small_archive)
-    values = yaml.safe_load(settings.FILE.read_text()) | {"gpu": "none"}
-    planned = plan.build(settings.load(values, list(variants.discover())))
-    return Evidence(planned, "fa18", run, imported_tables.imported_for_study(folder))
+    return Evidence(planned(gpu="none"), "fa18", run, imported_tables.imported_for_study(folder))
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,14 @@ import shutil
 import pytest
 
 import check_variant
+from small_run import shipped
 from warpbook.harness import building, checking
 from warpbook.harness.isolated import IsolatedBench
 from warpbook.kernels import languages, variants
 from warpbook.kernels.languages import Language
 from warpbook.runs import tables
 
-SHIPPED = {name: one for name, one in variants.discover().items() if one.language and one.language.interpreter}
+SHIPPED = {name: one for name, one in shipped().items() if one.language and one.language.interpreter}
 
 PTX = """
 .version 7.0

@@ -10,14 +10,13 @@ import yaml
 
 from warpbook.common.files import PROJECT, PROJECT_VARIABLE
 from warpbook.config import settings
-from workspaces import LINKED
+from workspaces import link_project
 
 
 def snakemake(folder: Path, *arguments: str, **environment: str) -> str:
     """What Snakemake says in a project of this one's code; it fails."""
     folder.mkdir(exist_ok=True)
-    for name in (*LINKED, "reports"):
-        (folder / name).symlink_to(PROJECT / name)
+    link_project(folder)
     if not (folder / "config.yaml").exists():
         (folder / "config.yaml").write_bytes(settings.FILE.read_bytes())
     command = [sys.executable, "-m", "snakemake", "--cores", "1", *arguments]
@@ -130,8 +129,7 @@ def test_two_runs_are_compared_alike_in_any_locale_and_folder(tmp_path, tried):
     for locale, name in PLACES[:TRIED_PLACES]:
         folder = tmp_path / name
         folder.mkdir()
-        for linked in (*LINKED, "reports"):
-            (folder / linked).symlink_to(PROJECT / linked)
+        link_project(folder)
         environment = {**os.environ, **in_locale(tmp_path, locale), PROJECT_VARIABLE: str(folder)}
         sides = [f"--base={runs[0]}", f"--head={runs[1]}", "--markdown=out/x.md", "--pdf=out/x.pdf"]
         command = [sys.executable, "scripts/compare_runs.py", *sides]

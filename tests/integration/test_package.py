@@ -15,7 +15,7 @@ from pypdf import PdfReader
 from warpbook.common.files import PROJECT, PROJECT_VARIABLE
 from warpbook.kernels.languages import LANGUAGES
 from warpbook.machine import locks
-from workspaces import keep_emulator
+from workspaces import keep_emulator, share_sound_marks
 
 WHEEL_BYTES = 30 << 20
 KERNEL = """/*
@@ -78,6 +78,7 @@ def installed(tmp_path_factory) -> Installed:
     keep_emulator(made.library)
     done = made.warpbook("init", str(made.notebook), "--problem", "gemm", folder=folder)
     assert done.returncode == 0, done.stderr
+    share_sound_marks(made.notebook)
     (made.notebook / "kernels" / "gemm" / "my_gemm.cu").unlink()
     (made.notebook / "kernels" / "gemm" / "rows.cu").write_text(KERNEL)
     config = made.notebook / "config.yaml"

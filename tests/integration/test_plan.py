@@ -3,12 +3,12 @@
 import pytest
 import yaml
 
+from small_run import shipped
 from warpbook.common.errors import UserError
 from warpbook.config import settings
-from warpbook.kernels import variants
 from warpbook.workflow import plan
 
-KNOWN = variants.discover()
+KNOWN = shipped()
 
 
 def load(**changes) -> settings.Config:

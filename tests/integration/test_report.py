@@ -22,27 +22,28 @@ from fontTools.ttLib import TTFont
 from markupsafe import Markup
 from pypdf import PdfReader
 
+from small_run import shipped
 from warpbook.common import version
 from warpbook.common.errors import UserError
 from warpbook.common.files import PROJECT
 from warpbook.config import settings
-from warpbook.kernels import variants
 from warpbook.report import evidence, pdf, rendering
 from warpbook.report.views import profile_tables
 from warpbook.runs import catalog, schema
 from warpbook.workflow import plan
+from workspaces import share_sound_marks
 
-KNOWN = variants.discover()
-
-
-@pytest.fixture(scope="module")
-def pages(report):
-    return [page.extract_text() for page in report.pdf.pages]
+KNOWN = shipped()
 
 
-@pytest.fixture(scope="module")
-def more_pages(report):
-    return [page.extract_text() for page in report.supplement.pages]
+@pytest.fixture
+def pages(printed):
+    return printed.report
+
+
+@pytest.fixture
+def more_pages(printed):
+    return printed.supplement
 
 
 class Outline(HTMLParser):
@@ -299,6 +300,7 @@ def copies(tmp_path_factory, small_archive) -> list[Path]:
         command = [sys.executable, copy / "scripts" / "render_report.py", "--study", "fa18-m1"]
         command += ["--config", json.dumps(values), "--run", small_archive, "--html", "a.html", "--pdf", "a.pdf"]
         (copy / "tmp").mkdir()
+        share_sound_marks(copy)
         environment = {**os.environ, "PYTHONHASHSEED": seed, "TMPDIR": str(copy / "tmp")}
         return subprocess.Popen(command, cwd=copy, env=environment)
 

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
 from markupsafe import Markup
 
 from warpbook.common import units
 from warpbook.common.statistics import Estimate
-from warpbook.config import settings
 from warpbook.kernels import variants, whole_networks
 from warpbook.profiling import counters
 from warpbook.report import figures
@@ -38,7 +36,6 @@ from warpbook.report.views import (
 from warpbook.report.views.components import HtmlTable
 from warpbook.runs import catalog, tables
 from warpbook.runs.run_parts import WHOLE
-from warpbook.workflow import plan
 
 # The archived run has no CPU figures: those of GPU variants, so many times as long, stand for CPU variants.
 CPU_STAND_INS = {
@@ -79,13 +76,12 @@ def run(small_archive, opened) -> catalog.Run:
 
 
 @pytest.fixture(scope="module")
-def study(run, small_archive, opened, few_variants):
+def study(run, small_archive, opened, planned, few_variants):
     """The evidence of a study under the policy that the run was measured with, the configuration changed as told."""
 
     def make(name: str = "fa18", **changes) -> Evidence:
-        values = yaml.safe_load(settings.FILE.read_text()) | {"study": name, "measuring": run.record["measuring"]}
-        planned = plan.build(settings.load(values | few_variants | changes, list(variants.discover())))
-        ev = Evidence(planned, name, run)
+        values = {"study": name, "measuring": run.record["measuring"]}
+        ev = Evidence(planned(**values | few_variants | changes), name, run)
         if ev.gpu_run:
             ev.gpu_run = opened(small_archive)
         return ev

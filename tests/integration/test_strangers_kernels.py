@@ -102,21 +102,16 @@ def verdict(tmp_path):
 
 RIGHT = {
     "as it is": (SHARED, SHARED_FACTS),
-    "its grid spelled out": (
-        SHARED, SHARED_FACTS.replace("tiles", "ceil(H_out / TILE) * ceil(W_out / TILE)") + "constants: {TILE: 16}\n"
-    ),
-    "its shared array outside the kernel": (
-        "extern __shared__ float shmem[];" + SHARED.replace("    extern __shared__ float shmem[];\n", ""), SHARED_FACTS
+    "its grid spelled out, its shared array outside, with bounds, and a kernel that is commented out": (
+        "/* __global__ void old(float* y) {} */ extern __shared__ float shmem[];"
+        + SHARED.replace("    extern __shared__ float shmem[];\n", "").replace("void f", "void __launch_bounds__(256) f"),
+        SHARED_FACTS.replace("tiles", "ceil(H_out / TILE) * ceil(W_out / TILE)").replace("kernel: forward_kernel\n", "")
+        + "constants: {TILE: 16}\n",
     ),
     "as a template": (
         SHARED.replace("#define TILE_WIDTH 16", "template <int TILE_WIDTH>"),
         SHARED_FACTS.replace("forward_kernel", "forward_kernel<16>"),
     ),
-    "with bounds and a kernel that is commented out": (
-        "/* __global__ void old(float* y) {} */" + SHARED.replace("void f", "void __launch_bounds__(256) f"),
-        SHARED_FACTS.replace("kernel: forward_kernel\n", ""),
-    ),
-    "a scalar in shared memory": (SUMMED, SUMMED_FACTS),
     "scalars and arrays in one declaration": (
         SUMMED.replace("__shared__ float sum;", "__shared__ float sum, unused[2],\n        more [3];"), SUMMED_FACTS
     ),

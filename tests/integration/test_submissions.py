@@ -35,11 +35,12 @@ from warpbook.report.evidence import Evidence, submission_evidence
 from warpbook.report.views import VIEWS
 from warpbook.runs import catalog, schema, tables
 from warpbook.workflow import plan
-from workspaces import LINKED
+from workspaces import link_project
 
 COURSE = PROJECT / "tests" / "data" / "course"
 VALUES = yaml.safe_load(settings.FILE.read_text())
 RIGHT = COURSE / "one_call.cu"
+TOO_SMALL = ("(TILE + K - 1) * (TILE + K - 1)", "TILE * TILE")  # what is replaced of it, so that it is wrong
 ODD = os.fsdecode(b"caf\xe9 'it\"s' {x}\n$(touch made) ; " + b"a" * 50)
 ODD_NAMED = "caf___it_s___x____touch_made____a"
 SP25 = Term.model_validate(VALUES["studies"]["sp25"]["course"])
@@ -574,12 +575,7 @@ class Workspace:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        for name in LINKED:
-            (folder / name).symlink_to(files.PROJECT / name)
-        (folder / "reports").mkdir()
-        for path in (files.PROJECT / "reports").iterdir():
-            if path.name not in ("out", "runs"):
-                (folder / "reports" / path.name).symlink_to(path)
+        link_project(folder)
         changed = VALUES | {"gpu": "none", "measuring": VALUES["measuring"] | {"timeout_s": 30}}
         (folder / "config.yaml").write_text(yaml.safe_dump(changed, sort_keys=False))
 
@@ -610,7 +606,7 @@ def workspace(tmp_path_factory) -> Workspace:
     mixed = hand_in(
         every / "mixed",
         final=code.replace(first, f'{first}    system("rm -rf {made.folder}/*");\n'),
-        op_0=code.replace("(TILE + K - 1) * (TILE + K - 1)", "TILE * TILE"),
+        op_0=code.replace(*TOO_SMALL),
         op_1=code.replace("const int H_out = H - K + 1, W_out", "const imt H_out = H - K + 1, W_out", 1),
         op_2=b"\0" + code.encode(),
         op_6="__global__ void forward(float *y) {}",
@@ -741,7 +737,7 @@ def test_a_report_that_cannot_be_made_is_a_row_and_leaves_the_others(tmp_path):
 def test_a_submission_that_the_machine_s_trouble_stopped_is_not_judged_and_graded_by_the_next_command(tmp_path):
     (tmp_path / "project").mkdir()
     made = Workspace(tmp_path / "project")
-    hand_in(tmp_path / "all" / "theirs", final=RIGHT.read_text())
+    hand_in(tmp_path / "all" / "theirs", final=RIGHT.read_text().replace(*TOO_SMALL))
     compiler = tmp_path / "compiler"
     killed = "g++: fatal error: Killed signal terminated program cc1plus"
     compiler.write_text(f"""#!/bin/sh
@@ -761,7 +757,7 @@ exec {emulation.compiler()} "$@"
     assert verdicts() == {"": "not judged"}
     assert not (made.folder / "reports" / "out" / "sp25" / "theirs" / "results.json").exists()
     (tmp_path / "trouble").unlink()
-    assert verdicts() == {"final": "right"}
+    assert verdicts() == {"final": "wrong"}
 
 
 def test_without_a_submission_the_command_asks_for_one(workspace):

@@ -1,9 +1,9 @@
 """Shipped variants, and what the newest archived run recorded of them."""
 
-from warpbook.kernels import variants
+from small_run import shipped
 from warpbook.runs import catalog, tables
 
-FOUND = variants.discover()
+FOUND = shipped()
 
 
 def test_recorded_figures_of_shipped_variants_are_of_their_sources(committed_archive):

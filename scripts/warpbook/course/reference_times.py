@@ -1,11 +1,13 @@
 """How long the built-in kernels take that compute as a submission's baselines do: context, from an archived run."""
 
 import functools
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from warpbook.config.settings import BuiltInTimes, Config, Context
 from warpbook.runs import catalog, tables
+
+if TYPE_CHECKING:
+    import pandas as pd  # which takes a third of a second, and every command reads this module
 
 BUILT_IN_COUNTERPARTS = {"basic": "direct", "unroll": "unroll_gemm", "fused": "fused_unroll_gemm"}
 """The built-in kernel that computes as a baseline does."""
@@ -44,6 +46,6 @@ def from_newest_run(network: str, layers: tuple[str, ...], images: int) -> Conte
     return Context(run_id=run.run_id, gpu=run.gpu["name"], images=images, kernels=[kernels[name] for name in wanted])
 
 
-def _built_in(name: str, title: str, medians: pd.Series, layers: tuple[str, ...]) -> BuiltInTimes:
+def _built_in(name: str, title: str, medians: "pd.Series", layers: tuple[str, ...]) -> BuiltInTimes:
     ops, whole = ([float(medians[kind, layer]) for layer in layers] for kind in ("op", "layer"))
     return BuiltInTimes(name=name, title=title, op_ms=ops, layer_ms=sum(whole))

@@ -25,8 +25,8 @@ from warpbook.problems.problem import Case, numpy_type
 TEST = "indices"
 BLOCKS = 24
 """Blocks of a launch that run."""
-TIMEOUT_S = 10
-"""Of a case: a block that takes longer computes many images."""
+TIMEOUT_S = 5
+"""Of a case, more than twice what a block of one image takes: a block that takes longer computes many images."""
 LEAST_IMAGES = 8
 CHANCE = 1e-6
 """That blocks chosen at random are all of other images."""

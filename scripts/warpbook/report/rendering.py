@@ -27,8 +27,8 @@ from warpbook.report.evidence import Evidence
 from warpbook.report.pdf import COMPANION
 from warpbook.report.views import VIEWS, class_table, cover, runs_compared
 from warpbook.report.views.cell_markup import code_spans, data_uri
+from warpbook.report.views.components import View
 from warpbook.report.views.deliverables import SUPPLEMENT
-from warpbook.report.views.run_archive import Overview
 
 FOLDER = LIBRARY / "reports"
 
@@ -268,7 +268,7 @@ def grades_html(title: str, term: Term, images: int, rows: list[dict[str, Any]])
     return templates().get_template("grades.html.j2").render(view=shown, stylesheet=_stylesheet())
 
 
-def site_pages(title: str, overview: Overview) -> dict[str, str]:
+def site_pages(title: str, overview: View) -> dict[str, str]:
     """The pages over archived runs by file name, the stylesheet among them; fonts are in a folder beside."""
     env = templates()
     env.globals |= {"title": title, "overview": overview, "script": Markup((FOLDER / "sorting.js").read_text())}

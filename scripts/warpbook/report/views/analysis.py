@@ -1,7 +1,5 @@
 """The chapter on hardware counters: what bounds each variant's longest kernel."""
 
-from dataclasses import dataclass
-
 from markupsafe import Markup
 
 from warpbook.common import units
@@ -13,7 +11,7 @@ from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import borrowed_run
-from warpbook.report.views.components import Cell, Figure, HtmlTable, numbers, words
+from warpbook.report.views.components import Cell, Figure, HtmlTable, View, numbers, words
 from warpbook.report.views.profile_tables import short_name
 from warpbook.runs import tables
 
@@ -34,51 +32,26 @@ BUSY_HEAD = ("Instructions", "FMAs", "Tensor", *BUSY, "DRAM over copy")
 CountedLayer = tuple[Variant, Case, CountedCall]
 
 
-@dataclass(frozen=True)
-class Counts:
-    """What was counted, at a size. coverage: which variants, in which run; units: how busy each unit is under the
-    variants that the rest are held against, where one of them was counted."""
-
-    at_size: str
-    coverage: str
-    units: Figure | None
-    roofline: Figure
-
-
-@dataclass(frozen=True)
-class FullAnalysis:
-    """The longest kernel of every variant, and what bounds it."""
-
-    kernels: HtmlTable
-    bounds: HtmlTable
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """The chapter. counts: None where nothing could be counted; notes: what is missing, and why."""
-
-    counts: Counts | None
-    notes: tuple[str, ...]
-
-
-def analysis_view(ev: Evidence) -> Analysis | None:
+def analysis_view(ev: Evidence) -> View | None:
     """None where nobody tried to count."""
     if ev.counters.table.empty:
         return None
-    return Analysis(_counts(ev, ev.counters.counted) if ev.counters.counted else None, tuple(_notes(ev)))
+    return View(counts=_counts(ev, ev.counters.counted) if ev.counters.counted else None, notes=tuple(_notes(ev)))
 
 
-def full_analysis(ev: Evidence) -> FullAnalysis | None:
+def full_analysis(ev: Evidence) -> View | None:
     """For the supplement; None where nothing was counted."""
     counted = ev.counters.counted
     if not counted:
         return None
     labels = {name: f"{number}\u00a0{name}" for name, number in ev.counters.numbers.items()}
-    return FullAnalysis(_kernels(ev, counted, labels, ev.at_size(counted[0][2].images)), _bounds(ev, counted, labels))
+    return View(
+        kernels=_kernels(ev, counted, labels, ev.at_size(counted[0][2].images)), bounds=_bounds(ev, counted, labels)
+    )
 
 
-def _counts(ev: Evidence, counted: list[CountedLayer]) -> Counts:
-    return Counts(
+def _counts(ev: Evidence, counted: list[CountedLayer]) -> View:
+    return View(
         at_size=ev.at_size(counted[0][2].images),
         coverage=_coverage(ev, [*ev.counters.numbers]),
         units=_units(ev),

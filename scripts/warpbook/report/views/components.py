@@ -1,6 +1,7 @@
 """What a view is made of, ready to print: tables, figures and facts, which `reports/macros.html.j2` places."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TypeAlias
 
 from markupsafe import escape
@@ -14,6 +15,10 @@ NAME_LINE = 42
 
 SENTENCE_LINE = 90
 """Characters of a row's sentence, such as a reason, that fit on a line."""
+
+
+class View(SimpleNamespace):
+    """Values that a template places, by name. A name that a template misspells raises there."""
 
 
 @dataclass(frozen=True)
@@ -72,15 +77,6 @@ class Figure:
     alt: str
     caption: str
     classes: str = ""
-
-
-@dataclass(frozen=True)
-class TextOrFigure:
-    """Of what should be there for two devices: the one that it is shown for, the one that it lacks, and why."""
-
-    shown: str
-    lacking: str
-    why: str
 
 
 @dataclass(frozen=True)

@@ -1,31 +1,17 @@
 """The baseline table of a submission: the course's op times, whole programs and accuracy, batch by batch."""
 
-from dataclasses import dataclass
-
 from warpbook.common import units
 from warpbook.course.submissions import FINAL, TITLES
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.course_times import OP
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import HtmlTable, numbers, words
+from warpbook.report.views.components import HtmlTable, View, numbers, words
 
 
-@dataclass(frozen=True)
-class BaselineView:
-    """why: why there are no times, empty where there are; context: what built-in kernels took elsewhere, where the
-    files were timed nowhere and an archived run tells."""
-
-    why: str
-    table: HtmlTable | None
-    context: HtmlTable | None
-    printed: HtmlTable | None
-    judged: HtmlTable
-
-
-def course_baseline_view(ev: Evidence) -> BaselineView:
+def course_baseline_view(ev: Evidence) -> View:
     """The chapter of a study of a term."""
     shown = [*ev.submitted.term.earlier, FINAL]
-    return BaselineView(
+    return View(
         why="" if ev.gpu_run else ev.source.why,
         table=_table(ev, shown) if ev.gpu_run else None,
         context=None if ev.gpu_run else _context(ev),

@@ -1,7 +1,5 @@
 """Points of a submission: what the term gives, what was claimed, what a rule can confirm and what a person must."""
 
-from dataclasses import dataclass
-
 from markupsafe import Markup
 
 from warpbook.common import units
@@ -12,30 +10,14 @@ from warpbook.report import class_report, student_answers
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.course_times import OP
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Fact, HtmlTable, numbers, words
+from warpbook.report.views.components import Fact, HtmlTable, View, numbers, words
 
 
-@dataclass(frozen=True)
-class PointsView:
-    """facts: headline figures; at_most: the points that the final file's times may earn; grade: what they mean for
-    those, as a sentence; said: what the student wrote on the final file; pages: where each optimization stands, for the
-    upload."""
-
-    facts: tuple[Fact, ...]
-    table: HtmlTable
-    final: HtmlTable
-    milestones: HtmlTable
-    at_most: str
-    grade: str
-    final_answers: Markup
-    pages: HtmlTable
-
-
-def course_points_view(ev: Evidence) -> PointsView:
+def course_points_view(ev: Evidence) -> View:
     """The summary of a study of a term, and its last chapters."""
     written = student_answers.answers(ev.submitted, FINAL)
     said = [written.rest, *written.by_question.values()]
-    return PointsView(
+    return View(
         facts=_facts(ev),
         table=_table(ev),
         final=_final(ev),

@@ -14,7 +14,7 @@ from warpbook.profiling.imported_tables import ImportedTables
 from warpbook.report import figures
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow, first_rows_covering
 from warpbook.report.evidence.profile_values import ProfileValues
-from warpbook.report.views.components import Figure, HtmlTable, numbers, words
+from warpbook.report.views.components import Figure, HtmlTable, View, numbers, words
 from warpbook.report.views.profile_tables import launch_table, profile_table, share, short_names
 from warpbook.runs import tables
 
@@ -33,20 +33,7 @@ MOST_FOREIGN = 6
 _DURATION = re.compile(r"gpu__time_duration\.\w+|GPU Speed Of Light[^/]*/Duration")
 
 
-@dataclass(frozen=True)
-class ImportedProfile:
-    """One imported profile. id, title: of its heading; parts: its tables and figures in their order."""
-
-    id: str
-    title: str
-    source: HtmlTable
-    tables: tuple[HtmlTable, ...]
-    timelines: tuple[Figure, ...]
-    launches: tuple[HtmlTable, ...]
-    counters: tuple[HtmlTable, ...]
-
-
-def imported_profiles_view(ev: Evidence) -> tuple[ImportedProfile, ...]:
+def imported_profiles_view(ev: Evidence) -> tuple[View, ...]:
     """Every profile that was imported for a study."""
     return tuple(imported_profile(one) for one in ev.imported)
 
@@ -73,11 +60,11 @@ def _id(one: ImportedTables) -> str:
     return f"imported-{one.record.variant}-{one.record.size}"
 
 
-def imported_profile(one: ImportedTables) -> ImportedProfile:
+def imported_profile(one: ImportedTables) -> View:
     """What the report shows of one imported profile."""
     record, events, id = one.record, one.table(tables.ACTIVITIES), _id(one)
     by_tool = {str(tool): frame for tool, frame in events.groupby("tool", sort=False)}
-    return ImportedProfile(
+    return View(
         id=id,
         title=f"Imported: {record.variant} at {units.count(record.size)} images",
         source=_source(one, id),

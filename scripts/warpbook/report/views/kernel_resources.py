@@ -1,49 +1,16 @@
 """The kernels of each layer under what a variant builds on and under the variant, drawn on one time axis."""
 
-from dataclasses import dataclass
-
 from warpbook.common import units
 from warpbook.kernels.variants import Variant
 from warpbook.report import figures, trace_layout
 from warpbook.report.evidence import Evidence
 from warpbook.report.trace_layout import Side
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Cell, HtmlTable, TableColumn, numbers, words
+from warpbook.report.views.components import Cell, HtmlTable, TableColumn, View, numbers, words
 from warpbook.report.views.profile_tables import short_name
 
 
-@dataclass(frozen=True)
-class ColouredKernel:
-    """A kernel and its colour."""
-
-    colour: str
-    name: str
-
-
-@dataclass(frozen=True)
-class StreamOverlap:
-    """What several streams brought. at_once: kernels running on average while any runs, of the variant and of what it
-    builds on; hidden: the share of the copies' time that lies behind kernels."""
-
-    lanes: int
-    at_once: str
-    at_once_before: str
-    copies: str
-    hidden: str
-
-
-@dataclass(frozen=True)
-class BeforeAndAfter:
-    """key: the kernels' colours, where there is more than one; streams: None where there is one."""
-
-    table: HtmlTable
-    images: str
-    baseline: str
-    key: tuple[ColouredKernel, ...]
-    streams: StreamOverlap | None
-
-
-def before_and_after(ev: Evidence, variant: Variant) -> BeforeAndAfter | None:
+def before_and_after(ev: Evidence, variant: Variant) -> View | None:
     """None where the two programs were not traced at a common size, or each layer would be drawn as a single bar."""
     pairs = trace_layout.comparison_sides(ev, variant)
     longest = max((side.span_ns for pair in pairs for side in pair), default=0)
@@ -51,11 +18,11 @@ def before_and_after(ev: Evidence, variant: Variant) -> BeforeAndAfter | None:
         return None
     names, size = trace_layout.kernel_names(pairs), pairs[0][0].size
     lanes, colours = int(pairs[0][1].kernels.stream.nunique()), figures.style.kernel_colours(ev)
-    return BeforeAndAfter(
+    return View(
         table=_table(variant, pairs, colours, lanes),
         images=units.count(size),
         baseline=variant.header.builds_on,
-        key=tuple(ColouredKernel(colours[name], short_name(name)) for name in names) if len(names) > 1 else (),
+        key=tuple(View(colour=colours[name], name=short_name(name)) for name in names) if len(names) > 1 else (),
         streams=_streams(ev, variant, size, lanes) if lanes > 1 else None,
     )
 
@@ -95,10 +62,10 @@ def _bars(side: Side, longest_ns: int, colours: dict[str, str]) -> Cell:
     return cell_markup.picture("kernels", figures.timelines.layer_kernels(side, longest_ns, colours), alt)
 
 
-def _streams(ev: Evidence, variant: Variant, size: int, lanes: int) -> StreamOverlap:
+def _streams(ev: Evidence, variant: Variant, size: int, lanes: int) -> View:
     after = trace_layout.copy_overlap(ev.profiles.events(variant.name, size))
     before = trace_layout.copy_overlap(ev.profiles.events(variant.header.builds_on, size))
-    return StreamOverlap(
+    return View(
         lanes=lanes,
         at_once=units.significant(after.kernels_at_once, 3),
         at_once_before=units.significant(before.kernels_at_once, 3),

@@ -1,7 +1,6 @@
 """The ladder: every variant of a problem in one table, the fastest first, and rates against size."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from warpbook.common import units
 from warpbook.common.statistics import Estimate
@@ -11,7 +10,7 @@ from warpbook.problems.problem import Case
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Cell, Figure, HtmlTable, TableColumn, numbers, words
+from warpbook.report.views.components import Cell, Figure, HtmlTable, TableColumn, View, numbers, words
 
 MOST_CASES = 3
 """The most layers of a network whose times have a column each beside their sum."""
@@ -20,19 +19,7 @@ Parts = dict[str, Variant]
 """Which variant computes each case."""
 
 
-@dataclass(frozen=True)
-class LadderView:
-    """tables: of each device, a case each; charts: of each device that has several sizes; missing: devices without a
-    figure, and why."""
-
-    title: str
-    reference: str
-    tables: tuple[HtmlTable, ...]
-    charts: tuple[Figure, ...]
-    missing: tuple[tuple[str, str], ...]
-
-
-def ladder_view(ev: Evidence) -> LadderView:
+def ladder_view(ev: Evidence) -> View:
     """Each table at the largest size at which most variants have a figure."""
     tables, charts, missing = [], [], []
     for device in ("gpu", "cpu"):
@@ -42,7 +29,7 @@ def ladder_view(ev: Evidence) -> LadderView:
             missing.append((device.upper(), ev.missing_reason(device) or "no variant has a valid time"))
         elif len(ev.sizes) > 1:
             charts.append(_chart(ev, device))
-    return LadderView(
+    return View(
         title=ev.problem.title,
         reference=f"kernels/{ev.problem.name}/problem.py",
         tables=tuple(tables),

@@ -1,37 +1,21 @@
 """The report's end: how times were taken, and what is not in the figures."""
 
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from warpbook.common import units
 from warpbook.harness import bench
 from warpbook.report.evidence import Evidence
-from warpbook.report.views.components import HtmlTable, words
+from warpbook.report.views.components import HtmlTable, View, words
 from warpbook.runs.run_parts import WHOLE
 
 ALL = "all"
 
 
-@dataclass(frozen=True)
-class EndingView:
-    """aside: what has no figure, None where nothing was left out; refused: archived runs that were passed over;
-    unwanted: why there is nothing of the CPU, empty where there may be something; hot_within: how many times what the
-    L2 cache holds a layer's data may be for a hot sample; drift: how far baselines differed between jobs; archive: the
-    GPU's run, empty where it is this machine's."""
-
-    missing_table: HtmlTable | None
-    refused: tuple[str, ...]
-    unwanted: str
-    hot_within: str
-    drift: str
-    archive: str
-
-
-def last_page_view(ev: Evidence) -> EndingView:
+def last_page_view(ev: Evidence) -> View:
     """Of any study."""
     archived = ev.gpu_run is not None and ev.gpu_run is not ev.local
-    return EndingView(
+    return View(
         missing_table=None if ev.problems.table.empty else _missing_table(ev),
         refused=tuple(ev.source.refused),
         unwanted=ev.missing_reason("cpu"),

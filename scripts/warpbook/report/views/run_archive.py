@@ -14,7 +14,7 @@ from warpbook.report import excerpts, figures
 from warpbook.report.evidence import Speedup
 from warpbook.report.run_history import Headline, History, MeasuredVariant
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Cell, Fact, Figure, HtmlTable, numbers, words
+from warpbook.report.views.components import Cell, Fact, Figure, HtmlTable, View, numbers, words
 from warpbook.report.views.other_gpus import APART, comparison_tables
 from warpbook.runs.catalog import Run
 
@@ -27,42 +27,16 @@ class Link:
     words: str
 
 
-@dataclass(frozen=True)
-class NetworkPage:
-    """A network's page. figures: none where no device has two runs. variants: a table for each device."""
-
-    file: str
-    name: str
-    images: str
-    history: HtmlTable
-    figures: tuple[Figure, ...]
-    variants: tuple[HtmlTable, ...]
-    traces: tuple[Link, ...]
-
-
-@dataclass(frozen=True)
-class Overview:
-    """The first page. devices: tables of several GPU models side by side; empty where there is one or none."""
-
-    facts: tuple[Fact, ...]
-    runs: HtmlTable
-    refused: tuple[str, ...]
-    networks: tuple[NetworkPage, ...]
-    models: tuple[str, ...]
-    devices: tuple[HtmlTable, ...]
-    reports: tuple[Link, ...]
-
-
 def overview(
     history: History,
     kernels: Mapping[str, Variant],
     refused: Sequence[str] = (),
     reports: Sequence[Link] = (),
     traces: Mapping[str, Sequence[Link]] | None = None,
-) -> Overview:
+) -> View:
     """What the pages show. kernels: the variants that are here now, for their lines of code. traces: by network."""
     pages = tuple(_page(history, name, kernels, (traces or {}).get(name, ())) for name in history.networks)
-    return Overview(
+    return View(
         facts=tuple(_fact(history, page.name, page.file) for page in pages),
         runs=_runs(history.runs),
         refused=tuple(refused),
@@ -105,10 +79,10 @@ def _runs(runs: Sequence[Run]) -> HtmlTable:
     return HtmlTable("runs", "Archived runs, the newest first; + marks a working tree with changes.", head, rows)
 
 
-def _page(history: History, name: str, kernels: Mapping[str, Variant], traces: Sequence[Link]) -> NetworkPage:
+def _page(history: History, name: str, kernels: Mapping[str, Variant], traces: Sequence[Link]) -> View:
     lines = history.for_network(name)
     models = [model for model in history.models if history.newest(name, model)]
-    return NetworkPage(
+    return View(
         file=network_page_name(name, history.networks),
         name=name,
         images=units.count(lines[-1].size),

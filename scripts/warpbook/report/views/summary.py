@@ -1,45 +1,15 @@
 """The summary: headline figures of the study, or of its frameworks where it stops before a kernel of ours."""
 
-from dataclasses import dataclass
-
 from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
 from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.views import cell_markup, executive
-from warpbook.report.views.components import Cell, Fact, Figure
+from warpbook.report.views.components import Fact, Figure, View
 
 
-@dataclass(frozen=True)
-class CpuCode:
-    """The best CPU code, where no GPU kernel has a figure. speedup: over the naive one, empty where none is quoted."""
-
-    device: str
-    best: str
-    time: Cell
-    speedup: Cell
-    naive: str
-
-
-@dataclass(frozen=True)
-class SummaryView:
-    """facts and kernels: of the study's reach; figure: op times on the GPU, else on the CPU.
-
-    broken: variants that failed, went stale or could not be measured; limits: why others were not measured everywhere.
-    """
-
-    images: str
-    facts: tuple[Fact, ...]
-    kernels: executive.ExecutiveView | None
-    cpu_code: CpuCode | None
-    figure: Figure | None
-    why_no_gpu: str
-    broken: tuple[str, ...]
-    limits: tuple[str, ...]
-
-
-def summary_view(ev: Evidence) -> SummaryView:
+def summary_view(ev: Evidence) -> View:
     """The summary of a study."""
     facts: tuple[Fact, ...] = ()
     kernels, cpu_code, figure = None, None, None
@@ -53,7 +23,7 @@ def summary_view(ev: Evidence) -> SummaryView:
     if ev.gpu_run is None:  # which is said of all its variants at once
         problems = problems[problems.device != "gpu"]
     limited = problems.status == "unsupported"
-    return SummaryView(
+    return View(
         images=units.count(ev.largest),
         facts=facts,
         kernels=kernels,
@@ -122,9 +92,9 @@ def _gpu_figure(ev: Evidence) -> Figure:
     )
 
 
-def _cpu_code(ev: Evidence, naive: Variant, best: Variant) -> CpuCode:
+def _cpu_code(ev: Evidence, naive: Variant, best: Variant) -> View:
     over = _speedup_over(ev, best, naive)
-    return CpuCode(
+    return View(
         device=ev.device_name("cpu"),
         best=best.name,
         time=cell_markup.time_cell(ev.times.total(best.name, ev.largest)),

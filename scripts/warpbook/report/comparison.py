@@ -1,10 +1,9 @@
 """Two runs held against each other: what changed between them, and which op times moved with it.
 
-Two runs of one code never agree to the last per cent: clocks, drivers and the CPU that launches kernels differ. How far
-they differ by themselves is read off the variants that nothing changed for. Their median ratio is the drift, which a
-changed variant's times are corrected by. A ratio among the 95 % of theirs that are nearest to it is the same; one
-counts as a change where it is so far out that FALSE_ALARMS of the comparisons of equal code would be called a
-regression; between the two it is ambiguous. Where nothing changed at all, the drift itself is what is judged.
+Two runs of one code differ, as clocks, drivers and CPUs do. The median ratio of the unchanged variants is the drift, by
+which changed variants' times are corrected. A ratio within the nearest 95 % of theirs is the same. It is a change where
+at most FALSE_ALARMS of comparisons of equal code lie so far out; between the two it is ambiguous. Where nothing
+changed, the drift itself is judged.
 """
 
 import math
@@ -46,12 +45,9 @@ class ComparedPlace:
 
 @dataclass(frozen=True)
 class ComparisonDrift:
-    """What two runs of the same code differ by at one size on one device.
-
-    ratio: median over the unchanged variants of base's op time over head's, with its interval; 1 where none is
-    unchanged. near, far: a ratio no further from it is the same, one further is a change. ratios: of each unchanged
-    variant and network, libraries left out, which choose their algorithms anew in every process.
-    """
+    """What two runs of the same code differ by at one size on one device. ratio: median over the unchanged variants.
+    near, far: a ratio no further from it is the same, one further is a change. ratios: without libraries, which choose
+    algorithms anew in every process."""
 
     ratio: Estimate
     near: float

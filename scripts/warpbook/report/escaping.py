@@ -44,11 +44,8 @@ class Budget:
 
 
 def untrusted_to_html(text: str, picture: Callable[[str], str], cells: Budget) -> str:
-    """The same of a stranger's, whose links lead to the web alone. A table of more than COLUMNS columns, or of more
-    `cells` than are left, is left out, and its place says so.
-
-    picture: the address of a picture by what the text calls it; one without an address is told by its words.
-    """
+    """The same of a stranger's, whose links lead to the web alone; tables with too many columns or `cells` are left
+    out. picture: the address of a picture by its name; one without an address is told by its words."""
     return _render(text, picture, lambda address: address.startswith(("http://", "https://")), cells)
 
 

@@ -280,11 +280,8 @@ def site_pages(title: str, overview: View) -> dict[str, str]:
 
 
 def embed_assets(document: str) -> str:
-    """HTML with its fonts, the sorting of its tables and the zooming of its timelines inside, so that the file can be
-    sent alone.
-
-    Charts stand in it as elements, as a browser shows the words of a picture's file in fonts of its own.
-    """
+    """HTML with its fonts and scripts inside, so that the file can be sent alone. Charts stand in it as elements, so
+    that a browser shows their words in the page's fonts."""
     document = _CHART.sub(_as_element, document)
     scripts = [(FOLDER / "sorting.js").read_text()]
     if ' class="timeline"><svg ' in document:

@@ -1,9 +1,7 @@
 """What a report may claim: the figures of a study from the runs that it cites, those that no longer hold set aside.
 
-CPU figures come from this machine's run, GPU figures from this machine or from an archived run. A recorded figure is
-used only while it is still about the same thing: the variant's sources, the compile options, the study's shapes and
-the measuring policy. Everything else is listed with its reason, and is in no table, chart or headline. What a run holds
-only where it was asked to may come from an older one of the same GPU model, which is then named beside it.
+A recorded figure is used only while the variant's sources, the compile options, the study's shapes and the measuring
+policy are what they were. Everything else is listed with its reason, and is in no table, chart or headline.
 """
 
 from warpbook.profiling.imported_tables import ImportedTables

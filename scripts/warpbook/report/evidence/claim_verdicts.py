@@ -282,10 +282,8 @@ def _exact(before: float, after: float) -> Estimate:
 
 
 def verdict_reason(claim: Claim, change: Estimate, still: float) -> str:
-    """What a figure after over before says of a claim's direction and amount: HELD, SHORT, REFUTED or OPEN.
-
-    A change of less than `still` is none.
-    """
+    """What a figure after over before says of a claim's direction and amount: HELD, SHORT, REFUTED or OPEN. A change of
+    less than `still` is none."""
     least, most = claim.by.at_least, claim.by.at_most
     if claim.change == "stays":
         return _locate_interval(change, 1 - (most or 0.0), 1 + (most or 0.0), 0.0, math.inf)
@@ -296,10 +294,8 @@ def verdict_reason(claim: Claim, change: Estimate, still: float) -> str:
 
 
 def _locate_interval(change: Estimate, low: float, high: float, least: float, most: float) -> str:
-    """Where a change's interval lies: within what is claimed, within the direction alone, outside, or on an edge.
-
-    A claim without an amount has one range; one of what stays has no direction that could be right.
-    """
+    """Where a change's interval lies: within the claim, within its direction alone, outside, or on an edge. Without an
+    amount there is one range; `stays` has no direction."""
     if not math.isfinite(change.low) and not math.isinf(change.value):
         return OPEN
     if low <= change.low and change.high <= high:

@@ -19,10 +19,7 @@ OP, LAYER, COLD, HOT = ("op", ""), ("layer", ""), ("gpu", "cold"), ("gpu", "hot"
 
 
 class CourseTimes:
-    """Op Times, Layer Times and device times of the study's layers at its sizes.
-
-    Every file of the course counts, whether or not the study lists it: a study lists what it compares.
-    """
+    """Op Times, Layer Times and device times of every file of the course on the study's layers at its sizes."""
 
     def __init__(self, scope: Scope, selection: Selection, checks: CheckResults):
         self._scope, self._selection, self._checks = scope, selection, checks

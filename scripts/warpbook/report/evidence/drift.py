@@ -48,11 +48,8 @@ class JobDrift:
         return found
 
     def between_jobs(self, device: str, size: int | None = None, layer: str = "") -> list[float]:
-        """How far op times of a device's variants differ between jobs, without sign, at a size and on a layer where one
-        is named.
-
-        Libraries are left out: one may choose another algorithm in each process.
-        """
+        """How far op times of a device's variants differ between jobs, without sign. Libraries are left out: one may
+        choose another algorithm in each process."""
         return [
             abs(one.change)
             for one in self.differences

@@ -30,10 +30,8 @@ class ProfileRow:
 
 @dataclass(frozen=True)
 class KernelLaunches:
-    """Launches of one kernel of a profiled program in one shape.
-
-    Static shared memory is the compiler's figure and known for our kernels alone; the rest was asked for at launch.
-    """
+    """Launches of one kernel of a profiled program in one shape. static_bytes: the compiler's, known for our kernels
+    alone."""
 
     name: str
     grid: str
@@ -89,10 +87,8 @@ class ProfileValues:
         return next((tool for tool in available_profilers.TRACERS if tool in tools), "")
 
     def events(self, variant: str, size: int, tool: str | None = None, weights: str = "") -> pd.DataFrame:
-        """Events of one program, as `tracer` saw them unless another is named; none where it did not.
-
-        weights: a weight set besides the network's first.
-        """
+        """Events of one program, as `tracer` saw them unless another tool is named. weights: a weight set besides the
+        network's first."""
         traced = self.by_weights.get(weights, {}) if weights else self.traced
         return traced.get((tool or self.tracer, variant, size), self._nothing)
 

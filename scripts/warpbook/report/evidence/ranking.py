@@ -137,10 +137,8 @@ class Ranking:
 
     @cached_property
     def chains(self) -> list[list[Variant]]:
-        """Of the cumulative chains of three steps or more the longest and that to the best; longest first.
-
-        That to the best starts where the study says: steps that `start` took away from it are taken back first.
-        """
+        """Of the cumulative chains of three steps or more the longest and that to the best; longest first. That to the
+        best starts where the study says."""
         measured = self.measured_variants("gpu", peers=False)
         chains = [[step for step in self.chain(variant) if step in measured] for variant in measured]
         passed = {step.name for chain in chains for step in chain[:-1]}

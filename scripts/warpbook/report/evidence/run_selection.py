@@ -42,11 +42,8 @@ class Selection:
         self._scope = scope
 
     def run_with(self, table: Table) -> Run | None:
-        """The run that a table's GPU figures come from: the study's own. Where that holds nothing of one of OLDER_RUN_TABLES,
-        the newest older archived one that does, on the same GPU model and of sources that are still those of today.
-
-        Files of a submission are told by what was measured on the machine that makes their report.
-        """
+        """The run of a table's GPU figures: the study's own. Where that holds nothing of one of OLDER_RUN_TABLES, the
+        newest older one that does, on the same GPU model and of today's sources; never for a submission."""
         own = self._scope.gpu_run
         if (
             own is None
@@ -187,10 +184,8 @@ class Selection:
         return frame[frame["size"].isin(self._scope.sizes)]
 
     def optional_rows(self, table: Table) -> pd.DataFrame:
-        """A table that a run on a GPU holds only where it was asked for, over all its networks, stale rows left out.
-
-        An implementation of a whole network is named there with WHOLE before it.
-        """
+        """A table that a GPU run holds only where it was asked for, over all its networks, stale rows left out. A whole
+        network's name has WHOLE before it."""
         run = self.run_with(table)
         frame = run.table(table) if run else tables.with_places(table.empty())
         if run is None or "variant" not in frame:

@@ -33,10 +33,8 @@ NO_RATIO = "no ratio"
 
 @dataclass(frozen=True)
 class Speedup:
-    """Time of one variant over another's, how it was had, and what it allows to say.
-
-    Of two that were measured separately the interval holds how far they may differ for that.
-    """
+    """Time of one variant over another's. Of two that were measured separately the interval holds the drift between
+    jobs."""
 
     ratio: Estimate
     paired: bool
@@ -184,10 +182,8 @@ class Times:
 
     @cached_method
     def speedup(self, variant: str, layer: str, size: int, over: str | None = None, kind: str = "op") -> Speedup | None:
-        """How many times faster a variant is on one layer than `over` (by default what it builds on).
-
-        Paired where both were interleaved, else the ratio of two series of their own, of one device or two.
-        """
+        """How many times faster a variant is on one layer than `over` (by default what it builds on): paired where both
+        were interleaved, else the ratio of two series of their own."""
         over = over or self._baseline(variant)
         if not over:
             return None
@@ -282,10 +278,8 @@ class Times:
         return lower_bounds.fp32_bound_ms(layer.at(size), gpu) if gpu else None
 
     def method_bound_ms(self, variant: str, layer: Case, size: int) -> float | None:
-        """The least time that the GPU allows a variant's own method and precision; None where there is none.
-
-        A library's method is not known: it is taken to be direct unless the library is faster than that allows.
-        """
+        """The least time that the GPU allows a variant's own method and precision; None where there is none. A
+        library's method is taken to be direct unless it is faster than that allows."""
         gpu = self._scope.gpu_run.gpu if self._scope.gpu_run else None
         header, case = self._scope.plan.variants[variant].header, layer.at(size)
         if gpu is None:

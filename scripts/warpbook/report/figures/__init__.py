@@ -1,8 +1,5 @@
-"""The report's charts: evidence in, one SVG out; a module for each kind of chart.
-
-A variant keeps its colour and marker; axes carry name and unit; spread is drawn. A new chart is a function in the
-module of its kind, or in a module of its own, named here.
-"""
+"""The report's charts: evidence in, one SVG out; a module for each kind of chart, named here. A variant keeps its
+colour and marker."""
 
 from warpbook.report.figures import (
     bound_plots,

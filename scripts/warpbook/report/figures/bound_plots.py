@@ -27,10 +27,9 @@ LABEL = 0.27
 def roofline(ev: Evidence, named: Collection[str]) -> str:
     """Rate against arithmetic intensity of each counted call, a panel for each layer.
 
-    The points of variants that are `named` have a number, see `ev.counters.numbers`; others are small and grey.
-    Operations are the layer's own, whatever a call does for them: padding is no use, and a tensor core's product is.
-    Points of variants that do fewer, or not in FP32, are hollow: this roof is not theirs. Beyond it, thin, are the roofs
-    of the precisions that named variants multiply in.
+    `named` variants have the number of `ev.counters.numbers`; others are small and grey. Operations are the layer's
+    own. Variants that do fewer, or not in FP32, are hollow: this roof is not theirs. Thin: the roofs of other
+    precisions that named variants use.
     """
     gpu, numbers = ev.counters.gpu, ev.counters.numbers
     copy, peak = gpu["copy_gb_per_s"], gpu["peak_gflop_per_s"]["fp32"]

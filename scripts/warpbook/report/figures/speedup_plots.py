@@ -39,10 +39,8 @@ def speedups_by_size(ev: Evidence, variant: Variant) -> dict[str, dict[int, Spee
 
 
 def speedup_by_layer(ev: Evidence, variant: Variant) -> str:
-    """What one variant gains over what it builds on, each layer for itself, against dataset size; for half a column.
-
-    Grey: what is called the same. Hollow: not timed in turn.
-    """
+    """What one variant gains over what it builds on, layer by layer, against dataset size; for half a column. Grey: the
+    same. Hollow: not timed in turn."""
     figure = Figure(figsize=(SMALL_IN, 0.5 * SMALL_IN))
     axes = figure.add_axes((0.17, 0.32, 0.68, 0.63))
     same = ev.config.measuring.equivalence_margin
@@ -81,10 +79,8 @@ def _gain_axis(axes: Axes, low: float, high: float) -> None:
 
 
 def waterfalls(ev: Evidence, chains: list[list[Variant]]) -> str:
-    """Op times of chains, all layers together at the largest size: what each step takes away from the one before.
-
-    Beside each step its speedup over the step before, and over the first of its chain. A panel for each chain.
-    """
+    """Op times of chains, all layers together at the largest size, a panel each. Beside each step its speedup over the
+    step before, and over the first."""
     heights = [len(chain) + 1.3 for chain in chains]
     figure = Figure(figsize=(WIDTH_IN, 0.25 + 0.125 * sum(heights)), layout="constrained")
     panels = figure.subplots(len(chains), 1, squeeze=False, height_ratios=heights)[:, 0]

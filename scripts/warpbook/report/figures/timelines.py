@@ -31,11 +31,8 @@ NAME_CHARACTERS = 40  # of a kernel's name in a legend
 
 
 def timeline(ev: Evidence, variant: Variant, size: int) -> str:
-    """A profiled program on its time axis: the whole of it, and below the part from the images' copy to the labels.
-
-    A row each for the program's own ranges, the API calls of the runtime and the driver, copies each way, and the
-    kernels of each stream.
-    """
+    """A profiled program on its time axis: the whole of it, and below the part from the images' copy to the labels. A
+    row each for ranges, API calls, copies each way, and kernels of each stream."""
     return program_timeline(ev.profiles.events(variant.name, size), kernel_colours(ev))
 
 
@@ -132,9 +129,7 @@ def _range_bars(axes: Axes, ranges: Any, place: int, left: float, right: float) 
 
 def layer_before_and_after(ev: Evidence, spans: dict[str, Any], layer: str) -> str:
     """A layer's calls, copies and kernels under two variants, each a panel, on one axis from the start of its call.
-
-    spans: by variant, events as `within_layer` gives them.
-    """
+    spans: by variant, as `within_layer` gives them."""
     kinds = (("API calls", API_KINDS), ("Copies", GPU_KINDS[1:]), ("Kernels", GPU_KINDS[:1]))
     figure = Figure(figsize=(WIDTH_IN, 1.9), layout="constrained")
     panels = figure.subplots(2, 1, sharex=True)

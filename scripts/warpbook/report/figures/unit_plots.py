@@ -44,11 +44,8 @@ class UnitRow:
 
 
 def unit_row(name: str, header: Header, flop: int, call: CountedCall, peaks: dict[str, Any]) -> UnitRow:
-    """The bars of a call that does `flop` useful operations on a GPU of such peaks, in GFLOP/s.
-
-    Of its longest kernel: what the counters read, and its FP32 operations. Of the whole call: the operations that its
-    method needs of tensor cores, where its header says which.
-    """
+    """The bars of a call that does `flop` useful operations on a GPU of such peaks, in GFLOP/s: counters and FP32
+    operations of its longest kernel, and the tensor-core operations that the whole call needs."""
     launch = call.longest
     shares = {column: launch.values[metric] for column, metric in READ.items() if metric in launch.values}
     if launch.fp32_flop is not None and (ns := launch.values.get(counters.DURATION)):

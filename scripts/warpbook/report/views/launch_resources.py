@@ -22,11 +22,8 @@ class Resources:
 
 
 def main_kernel_resources(ev: Evidence, variant: str) -> Resources | None:
-    """None for peers, failures, and where the main kernel was not built.
-
-    The main kernel is the one that took most of the profiled program; without a profile it is the one of the
-    variant's header.
-    """
+    """Of the kernel that took most of the profiled program, else the header's; None for peers, failures, and where it
+    was not built."""
     kernels = ev.builds.kernels(variant)
     main = ev.profiles.main_kernel(variant, set(kernels.kernel)) or ev.plan.variants[variant].kernel
     of_main = kernels[kernels.kernel == main.partition("<")[0]]

@@ -32,10 +32,8 @@ RANGE = "layer"
 
 
 class LaunchCounter:
-    """A variant's kernels, which count a call's launches and make the first `at_most`.
-
-    Under ncu a launch takes a third of a millisecond where nothing is counted of it, and there may be 20,000.
-    """
+    """A variant's kernels, which count a call's launches and make the first `at_most`: under ncu there may be 20,000, a
+    third of a millisecond each."""
 
     def __init__(self, kernels: Any):
         self._kernels = kernels
@@ -69,10 +67,8 @@ def drawn_array(generator: Any, case: Case, name: str) -> Any:
 
 
 def call_layers(variant: Variant, layers: list[Case], arch: str, launches_file: Path) -> None:
-    """Call the variant twice on each layer, the second time for ncu; write each call's launches to a file, as JSON.
-
-    The launches of peers are not known: they do not go through our kernels.
-    """
+    """Call the variant twice on each layer, the second time for ncu; write each call's launches, which peers' are not
+    known of, to a file as JSON."""
     if variant.cuda_source is None:
         _ = variant.module  # PyTorch does not load after NVRTC, which exports clashing C++ symbols
     import cupy
@@ -123,11 +119,8 @@ def group_by_layer(counted: list[dict[str, Any]], layers: list[str]) -> dict[str
 def count_with_ncu(
     run: counting.RunCommand, calling: list[str], layers: list[str], metrics: list[str], timeout_s: float, report: Path
 ) -> tuple[dict[str, list[dict[str, Any]]], dict[str, int], VariantFailure | None]:
-    """(ncu's rows by layer, launches of each layer's call where known, the failure if any); `calling` is what this
-    program is started with to call the variant.
-
-    ncu's report stays at `report`. The rows leave out counters that ncu does not know.
-    """
+    """(ncu's rows by layer, without counters unknown to it; launches of each call where known; the failure if any).
+    `calling` is what this program is started with. ncu's report stays at `report`."""
     with tempfile.TemporaryDirectory() as scratch:
         launches_file = Path(scratch) / "launches.json"
         inside = [sys.executable, __file__, *calling, "--launches", str(launches_file), "--under-tool", *layers]

@@ -28,10 +28,8 @@ LOW_ACCURACY = 0.63
 
 
 class TrainableNetwork(nn.Module):
-    """A network fed 0 to 255: training divides by 255, which is folded into its first weights when they are written.
-
-    Batch normalisation is a layer of its own while it is trained, and no more once it is `folded`.
-    """
+    """A network fed 0 to 255; the division by 255 is folded into its first weights when written, batch normalisation
+    once it is `folded`."""
 
     def __init__(self, network: networks.Network, folded: bool = False):
         super().__init__()

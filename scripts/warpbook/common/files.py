@@ -56,11 +56,8 @@ def new_module(name: str, path: Path) -> tuple[ModuleType, Callable[[ModuleType]
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[Path]:
-    """A temporary path beside `path`, moved onto it when the block ends well and removed when it does not.
-
-    The temporary name keeps the suffix, because writers choose a format by it. Raises UserError, naming the
-    file, when the disk is full or fails, or the folder cannot be written.
-    """
+    """A temporary path with the suffix of `path`, moved onto it when the block ends well and removed when it does not.
+    Raises UserError, naming the file, when it cannot be written."""
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,10 +100,8 @@ def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
 
 @contextmanager
 def _scratch_folder(prefix: str, parent: Path) -> Iterator[Path]:
-    """A folder in `parent` for this process's temporary files, removed when the block ends.
-
-    Those of its like that a killed process left there are removed too: nobody holds their locks any more.
-    """
+    """A folder in `parent` for this process's temporary files, removed when the block ends, as are those that killed
+    processes left."""
     _sweep(prefix, parent)
     with ExitStack() as held:
         while True:
@@ -136,11 +131,8 @@ def _sweep(prefix: str, parent: Path) -> None:
 
 
 def _lock_folder(folder: Path) -> int:
-    """The descriptor of a folder's lock file, locked until it is closed or its process ends. Raises BlockingIOError
-    where another process holds it.
-
-    A file, open for writing, because NFS locks no folder.
-    """
+    """The descriptor of a folder's lock file (NFS locks no folder), locked until it is closed. Raises BlockingIOError
+    where another holds it."""
     inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         handle = os.open(".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600, dir_fd=inside)

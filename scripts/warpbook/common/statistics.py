@@ -112,11 +112,8 @@ def sum_of_medians(series: list[np.ndarray]) -> Estimate:
 
 
 def ratio_of_sums(numerators: list[np.ndarray], denominators: list[np.ndarray], paired: bool) -> Estimate:
-    """Ratio of two sums of medians, with a bootstrap interval; NaN where a series has a single sample.
-
-    `paired`: sample i of a numerator and of its denominator were taken in one round, and are drawn together; of few
-    samples the rounds' ratios are drawn.
-    """
+    """Ratio of two sums of medians, with a bootstrap interval; NaN where a series has a single sample. `paired`:
+    samples of one round are drawn together; of few samples the rounds' ratios are."""
     generator = np.random.default_rng(_SEED)
     value = float(sum(map(np.median, numerators)) / sum(map(np.median, denominators)))
     n = min(len(samples) for samples in [*numerators, *denominators])
@@ -167,11 +164,8 @@ SAMPLES_MOST = 10_000
 
 
 def samples_to_decide(speedup: Estimate, equivalence_margin: float, beyond: float) -> int | None:
-    """How many samples, where `speedup.n` gave its interval, would narrow that until `verdict` is not ambiguous.
-
-    An interval narrows with the square root of their number. None where no number would do: the value itself lies
-    where runs of the same code do.
-    """
+    """How many samples would narrow the interval of `speedup`, by the square root of their number, until `verdict` is
+    not ambiguous. None where no number would do."""
     below, above = speedup.value - speedup.low, speedup.high - speedup.value
     if not math.isfinite(below) or not math.isfinite(above):
         return None
@@ -187,11 +181,8 @@ def samples_to_decide(speedup: Estimate, equivalence_margin: float, beyond: floa
 
 
 def verdict(speedup: Estimate, equivalence_margin: float, beyond: float = 0.0) -> str:
-    """The verdict on a speedup (baseline's time over the variant's): faster, slower, same or ambiguous.
-
-    same: the whole interval lies within `equivalence_margin` of 1. faster, slower: it lies further than `beyond` from
-    1. Else ambiguous.
-    """
+    """The verdict on a speedup: same where its whole interval lies within `equivalence_margin` of 1, faster or slower
+    where it lies further than `beyond` from 1, else ambiguous."""
     if not math.isfinite(speedup.low):
         return "ambiguous"
     if 1 - equivalence_margin <= speedup.low and speedup.high <= 1 + equivalence_margin:

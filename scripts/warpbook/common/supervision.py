@@ -147,11 +147,8 @@ def run_to_end(
     ready: Callable[[], bool] = lambda: True,
     by_processor_time: bool = False,
 ) -> tuple[int, str, str]:
-    """(exit status, stdout, stderr) of a command, which `before` prepares its process for.
-
-    Raises TimeoutExpired: the time counts anew from when it is `ready`, which is asked until it is; by a Stopwatch, where
-    it is asked for. All that it started is killed with it.
-    """
+    """(exit status, stdout, stderr) of a command; `before` prepares its process. Raises TimeoutExpired: the time counts
+    anew from when it is `ready`. All that it started is killed with it."""
     parent = os.getpid()
 
     def prepare() -> None:
@@ -208,10 +205,8 @@ def lower_limit(kind: int, most: int) -> None:
 
 @contextlib.contextmanager
 def kill_descendants() -> Iterator[None]:
-    """Kill every process that was started inside the block and outlives it, by whomever and in whatever session.
-
-    Linux gives orphans to their nearest ancestor that asks for them, and in the block that is this process.
-    """
+    """Kill every process that was started inside the block and outlives it, in whatever session: Linux gives orphans to
+    this process meanwhile."""
     asked = ctypes.c_int()
     _LIBC.prctl(_GET_CHILD_SUBREAPER, ctypes.byref(asked), 0, 0, 0)
     _LIBC.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -20,10 +20,8 @@ def for_configuration(config: Config) -> Context | None:
 
 @functools.cache
 def from_newest_run(network: str, layers: tuple[str, ...], images: int) -> Context | None:
-    """Of the newest archived run that holds a network; None where there is none, or no figure at that size.
-
-    The kernels are those of `BUILT_IN_COUNTERPARTS`, then the fastest of all and the fastest of a library.
-    """
+    """Of the newest archived run of a network: `BUILT_IN_COUNTERPARTS`, the fastest kernel and the fastest library.
+    None where it has no figure."""
     run, _ = catalog.find_newest(network)
     if run is None or run.gpu is None:
         return None

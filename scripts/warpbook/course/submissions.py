@@ -143,10 +143,7 @@ def table_folder(study: str) -> Path:
 
 
 def submissions_by_name(config: Config) -> dict[str, SubmittedFolder]:
-    """The submissions that a command is about, by name; none of a command that is about none.
-
-    Raises UserError where there is no such folder.
-    """
+    """The submissions that a command is about, by name. Raises UserError where there is no such folder."""
     term = config.studies[config.study].course if config.study in config.studies else None
     if term is None or not (config.path or config.submissions):
         return {}
@@ -304,10 +301,8 @@ def _rejection_reason(path: Path, most_bytes: int) -> str:
 
 
 def open_room(room: Path, name: str, folder: Path, shared: Mapping[str, Any]) -> None:
-    """Make, or bring up to date, the project that the submission in a folder is worked on in.
-
-    shared: what `shared_configuration` says.
-    """
+    """Make, or bring up to date, the project of the submission in a folder. shared: what `shared_configuration`
+    says."""
     term = Term.model_validate(shared["studies"][shared["study"]]["course"])
     found = find(folder, term)
     for linked in _LINKED:

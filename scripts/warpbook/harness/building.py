@@ -1,7 +1,5 @@
-"""Variants built: CUDA C++ to cubins with NVRTC, which needs no GPU, C++ to a library of the host's; logs are kept.
-
-Of a kernel in another language the PTX that its compiler makes is assembled, for what the assembler tells of it.
-"""
+"""Variants built: CUDA C++ to cubins with NVRTC, which needs no GPU; C++ to a library of the host's; PTX of other
+languages assembled for its resources."""
 
 import base64
 import contextlib
@@ -228,12 +226,9 @@ def compile_with_limits(
 
 
 def compile_source(source: str, name: str, options: list[str], kernels: Sequence[str] = ()) -> tuple[bytes | None, str]:
-    """(cubin, compiler's log) of CUDA C++ source; the cubin is None when it does not compile.
-
-    `kernels` are those of templates, as conv<16>, which nothing else asks the compiler for. What does not compile is
-    tried again as nvcc takes it: it knows C's types and constants without a header, and kernels may use functions that
-    are constexpr.
-    """
+    """(cubin, compiler's log) of CUDA C++ source; the cubin is None when it does not compile. `kernels` are those of
+    templates, as conv<16>. A second try is as nvcc takes it: C's types without a header, constexpr functions in
+    kernels."""
     cubin, log = _compile_once(source, name, options, kernels)
     if cubin is None and re.search(r"without execution space annotations|undefined|has no member", log):
         asked = [*options, "-default-device", f"--pre-include={PRELUDE}"]
@@ -519,10 +514,8 @@ def main() -> None:
 
 
 def cubin_for(variant: Variant, arch: str, folder: Path = FOLDER) -> bytes:
-    """The variant's cubin for exactly this architecture: the stored one if it is of this source, else built now.
-
-    Raises UserError with the compiler's words when the variant does not compile.
-    """
+    """The variant's cubin for exactly this architecture: the stored one if it is of this source, else built now. Raises
+    UserError with the compiler's words."""
     stored = folder / variant.name
     if (stored / f"{arch}.cubin").exists():
         identity = (True, variant.source_sha256, recorded_options(variant, arch))
@@ -538,9 +531,7 @@ def project_cubin(
     source: Path, arch: str, folder: Path = PROJECT_CUBINS, text: str = "", defines: Sequence[str] = ()
 ) -> bytes:
     """The cubin of one of the project's own .cu files, or of a `text` made from it, kept under its content's hash.
-
-    Raises UserError with the compiler's words when it does not compile.
-    """
+    Raises UserError with the compiler's words."""
     options, text = compiler_options(arch, [*defines]), text or source.read_text()
     identity = hashlib.sha256("\0".join([text, *options, compiler()]).encode()).hexdigest()
     kept = folder / f"{source.stem}-{identity[:16]}.cubin"

@@ -35,12 +35,11 @@ BACKWARDS = "the threads run from the last to the first"
 
 
 def check(variant: Variant, sandboxed: bool, folder: Path, limit_s: float = float("inf")) -> Iterator[list[Row]]:
-    """The rows of each of the course's layers, its two processes side by side.
+    """The rows of each of the course's layers, its two processes side by side: at an odd batch from the last thread to
+    the first, then as the course does.
 
-    A layer is computed first at an odd batch, from the last thread to the first, then as the course does. A failure at
-    the odd batch alone is `unsupported`, unless the order of the threads decides: the course runs no such batch. A
-    right result is wrong all the same where no kernel computes it, or `conv_forward_gpu` does not. `limit_s` is for all
-    calls on a layer, by a Stopwatch.
+    A failure at the odd batch alone is `unsupported`, unless the order of threads decides. A right result is wrong
+    where no kernel computes it, or `conv_forward_gpu` does not. `limit_s` is for all calls on a layer, by a Stopwatch.
     """
     try:
         with checking.fault_context(variant, "prepared"):
@@ -144,11 +143,8 @@ def _results(
 
 
 def _computed_elsewhere(bench: IsolatedBench, variant: Variant, case: Case) -> str:
-    """Why a right result of a file is none of its convolution's: it is right too where every kernel does nothing, or
-    where `conv_forward_gpu` is not called. Empty where it is wrong then, or the file fails.
-
-    A file that makes streams may do all in its prolog: the host's arrays, whose copies it overlaps, are there alone.
-    """
+    """Why a right result is none of the file's convolution: it is right too where no kernel works, or without
+    `conv_forward_gpu`. Empty where it is wrong then or fails. A file with streams may do all in its prolog."""
     assert variant.course
     bench.without_kernels = True
     if checking.check_case(bench, variant, case, TESTS[:1], diagnose=False)[-1]["ok"]:

@@ -1,7 +1,7 @@
 """Some blocks of an emulated launch at the size that a study measures: its limits, its indices and some results.
 
-Nobody has the time to compute every output there, or the memory. So inputs are a few images again and again, outputs are
-pages that exist once somebody writes them, and the first, the last and some other blocks run.
+To compute everything there takes too much time and memory. So inputs are a few images repeated, outputs are pages that
+exist once they are written, and the first, the last and some other blocks run.
 """
 
 import math
@@ -79,10 +79,8 @@ class Sparse:
 
 
 def check(variant: Variant, case: Case, sandboxed: bool, folder: Path, library: Path | None = None) -> Row:
-    """The row of a case at its size, compiled into `folder` unless the variant's `library` is there.
-
-    What is not a fault of the kernel is `unsupported`, with the reason.
-    """
+    """The row of a case at its size, compiled into `folder` unless its `library` is there. What is not the kernel's
+    fault is `unsupported`."""
     place = {"case": case.name, "size": case.size, "test": TEST}
 
     def row(status: str, reason: str) -> Row:

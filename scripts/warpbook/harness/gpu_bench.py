@@ -102,10 +102,8 @@ def nvtx_range(name: str) -> Iterator[None]:
 
 
 class GpuKernels:
-    """A variant's kernels as its launcher sees them. `emulator.Kernels` is the same on the host.
-
-    `constants` are those of the variant's header, with which its kernels are compiled.
-    """
+    """A variant's kernels as its launcher sees them, with its header's `constants`. `emulator.Kernels` is the same on
+    the host."""
 
     def __init__(self, module: cupy.RawModule, constants: Mapping[str, int], symbols: Sequence[str] = ()):
         self._module = module
@@ -117,10 +115,8 @@ class GpuKernels:
         return self._module.get_function(sources.find_symbol(name, self._symbols) or name)
 
     def function(self, name: str, shared_bytes: int = 0) -> Callable[..., None]:
-        """A kernel: call it with grid, threads and arguments, and a stream where it is not the default one.
-
-        Each of its launches gets `shared_bytes` of dynamic shared memory.
-        """
+        """A kernel: call it with grid, threads and arguments, and a stream where it is not the default one. Each launch
+        gets `shared_bytes` of dynamic shared memory."""
         kernel = self._find_kernel(name)
         if shared_bytes > kernel.max_dynamic_shared_size_bytes:  # what it may have is the same for all its launches
             kernel.max_dynamic_shared_size_bytes = shared_bytes
@@ -196,10 +192,8 @@ def load_kernels(variant: Variant, arch: str, kind: type[GpuKernels] = GpuKernel
 
 
 class ChannelsLast:
-    """A peer's operation on arrays in NHWC order, for callers who hold NCHW ones.
-
-    Timers take the operation itself, and lay the arrays out before: who runs a network in NHWC holds them so.
-    """
+    """A peer's operation on arrays in NHWC order, for callers who hold NCHW ones. Timers take the operation itself and
+    lay the arrays out before."""
 
     def __init__(self, operation: Operation):
         self.operation = operation

@@ -1,8 +1,5 @@
-"""The process that a variant computes in on a GPU, in memory that its judge owns.
-
-It opens that memory, calls the variant on the arrays there, and answers that it did; of what it answers, a judge believes
-its times as far as a clock of the judge's own allows.
-"""
+"""The process that a variant computes in on a GPU, in memory that its judge owns. The judge believes its times as far
+as a clock of its own allows."""
 
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
-"""The bench of variants on a GPU whose code runs in processes of their own, for checks.
-
-This process owns all memory. What a variant is handed is a copy, and so is what is judged of it.
-"""
+"""The bench that checks variants on a GPU, their code in processes of their own. This process owns all memory; what is
+handed on, and what is judged, are copies."""
 
 from pathlib import Path
 

@@ -8,10 +8,8 @@ from contextlib import suppress
 
 
 def import_packages(*packages: str) -> None:
-    """Import packages that variants require, those that are here, and then the harness for GPUs.
-
-    PyTorch does not load after NVRTC, which exports clashing C++ symbols: hence the order.
-    """
+    """Import packages that variants require, those that are here, and then the harness for GPUs: PyTorch does not load
+    after NVRTC, which exports clashing C++ symbols."""
     for package in filter(None, packages):
         with suppress(Exception):  # who needs it imports it again, and says what is wrong with it
             importlib.import_module(package)

@@ -53,12 +53,8 @@ def pool(x: np.ndarray, layer: PoolLayer) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Difference:
-    """How an output differs from the float64 reference.
-
-    `magnitude` of a value is the natural unit of its rounding error: for a sum of products, the sum of their absolute
-    values. `worst_unit` is the largest error in that unit. Values that are not finite are counted and left out of the
-    rest.
-    """
+    """How an output differs from the float64 reference; values that are not finite are counted apart. `magnitude` is
+    the natural unit of a value's rounding error, `worst_unit` the largest error in that unit."""
 
     max_abs_err: float
     worst_unit: float

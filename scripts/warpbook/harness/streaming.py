@@ -1,8 +1,7 @@
 """One worker of a stream: chunks of images of one size, read from a file, through a network, to labels.
 
-A chunk has a lane: page-locked memory that it is read into, and memory of its size on the device. While the GPU infers
-one chunk, the next is copied to it on a stream of its own and the one after is read, so that memory is that of three
-chunks however many there are. On the CPU there is one lane: a variant takes every core.
+On a GPU there are three lanes: one chunk is inferred, one copied on a stream of its own, one read, so that memory is
+that of three chunks. On the CPU there is one lane: a variant takes every core.
 """
 
 import hashlib
@@ -126,10 +125,8 @@ def gpu_chunk(network: Network) -> int:
 
 
 def open_lanes(variant: Variant, network: Network, weight_set: str, images: int) -> list[Lane]:
-    """The lanes of a worker that infers so many images, each tried once, so that what follows is under way at once.
-
-    Raises UserError where the variant cannot, or its chunk needs more of a GPU than POOL_BYTES.
-    """
+    """The lanes of a worker, each tried once. Raises UserError where the variant cannot, or its chunk needs more than
+    POOL_BYTES."""
     parameters = weights.load(network, weight_set)
     on_gpu = variant.device == "gpu" and not inference.runs_whole_network(variant, network)
     chunk = min(images, gpu_chunk(network) if variant.device == "gpu" else CPU_CHUNK)

@@ -48,10 +48,8 @@ LOOK_INTERVAL_S = 1.0  # a look at all processes of a machine takes milliseconds
 
 class VariantProcess:
     """The process of a variant on the host; emulated, for a GPU variant compiled into `folder` unless its `library` is
-    there; or on a GPU, `on_device`, where without a folder a file of the course always is, its `library` made by nvcc.
-
-    With `races` each access of an emulated kernel is looked at for data races, and no sanitizer is on.
-    """
+    there; or on a GPU (`on_device`, or a file of the course with nvcc's `library`). `races`: look for data races,
+    without sanitizers."""
 
     def __init__(
         self,

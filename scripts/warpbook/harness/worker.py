@@ -1,8 +1,5 @@
-"""The process that a variant's code runs in while it is checked, apart from the one that judges it.
-
-It maps the memory that it is handed, calls the variant on the arrays there, and answers that it did. What it answers is
-believed in nothing: the judge draws the inputs, keeps them to itself and compares what lies in the memory afterwards.
-"""
+"""The process that a variant's code runs in while it is checked. It calls the variant on arrays in shared memory.
+Nothing that it answers is believed: the judge draws the inputs and compares what lies in the memory afterwards."""
 
 import ctypes
 import gc

@@ -40,10 +40,7 @@ class Split(BaseModel):
 
 
 class General(BaseModel):
-    """The kernel that is launched, on the same grid, where a case has something unusual: a stride, a bias.
-
-    Of C++ for the CPU it is the function that is called there.
-    """
+    """The kernel for cases with something unusual, as a stride or a bias, on the same grid; for C++, the function."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     kernel: str = Field(pattern=launches.KERNEL, min_length=1)
@@ -110,10 +107,8 @@ class Header(BaseModel):
     )
 
     def architecture_reason(self, arch: str) -> str:
-        """Which architecture it needs in place of one such as sm_75, after its name; empty where that one will do.
-
-        One that ends in `a`, as sm_90a, has instructions that no later one has.
-        """
+        """Which architecture it needs in place of one such as sm_75; empty where that one will do. sm_90a has
+        instructions that no later one has."""
         least, own = self.least_arch.removesuffix("a"), self.least_arch.endswith("a")
         if not least or arch == least or (not own and _generation(arch) >= _generation(least)):
             return ""
@@ -226,11 +221,8 @@ class Header(BaseModel):
         return self.steps or [one]
 
     def missing_arguments(self, case: Case) -> dict[str, str]:
-        """What of a case its kernel is not told, and so would compute another, in words: {"S": "stride 2"}.
-
-        It is told what its `arguments`, or those of its `general` kernel, name; a launcher is, or a source is made for,
-        what `limits` name, and everything where it says `every_case`.
-        """
+        """What of a case its kernel is not told, and so would compute another, in words: {"S": "stride 2"}. It is told
+        what its `arguments`, `limits` or its `general` kernel name, and all with `every_case`."""
         if self.every_case:
             return {}
         listed: list[Argument] = [text for step in self._steps for text in step.arguments]

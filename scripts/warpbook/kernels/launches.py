@@ -84,11 +84,8 @@ def find_array(argument: int | float | str, arrays: Collection[str]) -> str:
 
 
 def calls(steps: Sequence[LaunchStep], names: Mapping[str, int], arrays: Collection[str], output: str) -> list[Call]:
-    """The launches of a case in their order; those of neighbours with the same loop follow each other in every turn of it.
-    Sums go to `output`.
-
-    Raises ValueError naming key, expression and reason.
-    """
+    """The launches of a case in order; neighbours with the same loop follow each other in every turn. Sums go to
+    `output`. Raises ValueError naming key, expression and reason."""
     made: list[Call] = []
     for loop, group in itertools.groupby(steps, key=lambda step: step.loop):
         counts = expressions.values("loop", list(loop.values()), names)

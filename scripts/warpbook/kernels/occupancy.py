@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SmLimits:
-    """What one multiprocessor of an architecture holds, and what it can do in a cycle.
-
-    Source: CUDA C++ Programming Guide, technical specifications by compute capability; the tensor rate is dense TF32's.
-    """
+    """What one multiprocessor of an architecture holds and does in a cycle (CUDA C++ Programming Guide); tensor rates
+    are dense."""
 
     warps: int
     blocks: int

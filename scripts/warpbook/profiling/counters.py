@@ -227,10 +227,8 @@ UNITS = {
 
 
 def nearest_peak(launch: CountedLaunch) -> str:
-    """The counter of the unit that is nearest its peak; empty where one of those that it takes is missing.
-
-    Where schedulers issue in about as many cycles as the pipes are busy, these are busy with whatever is issued.
-    """
+    """The counter of the unit nearest its peak; empty where a counter is missing. Pipes that are as busy as issue are
+    busy with whatever is issued."""
     used = {metric: launch.values[metric] for metric in UNITS if metric != ISSUE and metric in launch.values}
     if len(used) < len(UNITS) - 1:
         return ""
@@ -239,11 +237,8 @@ def nearest_peak(launch: CountedLaunch) -> str:
 
 
 def bound_sentence(launch: CountedLaunch) -> str:
-    """A sentence that says what bounds a kernel; empty where the counters that it takes are missing.
-
-    The unit nearest its peak bounds the kernel from HIGH percent on, in part from LOW on; below that latency does, and
-    the sentence says what warps wait for most.
-    """
+    """What bounds a kernel: the unit nearest its peak from HIGH percent on, in part from LOW on; below, latency, and
+    what warps wait for. Empty where counters are missing."""
     unit = nearest_peak(launch)
     if not unit:
         return ""

@@ -50,11 +50,8 @@ def no_counters_reason(status: int, said: str, err: str) -> Failure:
 def run_under_ncu(
     run: RunCommand, inside: Sequence[str], metrics: list[str], timeout_s: float, report: Path
 ) -> tuple[list[dict[str, Any]], Failure | None]:
-    """(what ncu counted of a command that `run` runs: a row for each counter of each launch, with the NVTX `ranges`
-    around it; the failure if any).
-
-    ncu's report stays at `report`. The rows leave out counters that ncu does not know.
-    """
+    """(a row for each counter of each launch of a command that `run` runs, with NVTX `ranges`, counters unknown to ncu
+    left out; the failure if any). ncu's report stays at `report`."""
     program = shutil.which("ncu")
     if not program:
         return [], ("unsupported", "ncu (Nsight Compute) is not on PATH")

@@ -50,10 +50,8 @@ _KERNEL = {
 
 @dataclass(frozen=True)
 class _Source:
-    """A table of events: `label` tells what an event is, `details` are columns of ACTIVITIES and what they come from.
-
-    `known` gives (kind, name) for a label. Times are in ns; `where` leaves out rows that are no whole event.
-    """
+    """A table of events: `label` tells what an event is, for which `known` gives (kind, name); `details` are columns of
+    ACTIVITIES. Times are ns; `where` leaves out rows that are no whole event."""
 
     table: str
     label: str
@@ -168,11 +166,8 @@ _TOOLS = {
 
 
 def read(path: Path, origin: str) -> Profile:
-    """The events of an SQLite file, or their sums where they are more than EVENTS_AT_MOST.
-
-    Sums of a large file come from SQL, not from rows. UserError for a damaged file, and for one of a schema that is
-    not known, naming the table and what it lacks.
-    """
+    """The events of an SQLite file, or their sums, from SQL, where they are more than EVENTS_AT_MOST. UserError for a
+    damaged file or an unknown schema, naming the table."""
     try:
         # immutable: nothing is written beside the file, not even a lock
         database = sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1", uri=True)

@@ -80,10 +80,8 @@ def describe_file(path: Path, profile: Profile) -> File:
 
 
 def imported_for_study(folder: Path) -> tuple[ImportedTables, ...]:
-    """What was imported for a study into its folder, by variant and size; nothing where there is no folder.
-
-    UserError names a record that is damaged.
-    """
+    """What was imported for a study into its folder, by variant and size; nothing without a folder. UserError names a
+    damaged record."""
     found = []
     for path in folder.glob(f"*/{RECORD}"):
         try:

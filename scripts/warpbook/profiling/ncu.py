@@ -101,11 +101,8 @@ def _shape(place: dict[str, str]) -> str:
 
 
 def _read_launches(table: ProfilerTable, origin: str, shapes: bool = True) -> Profile:
-    """Nsight Compute's CSV, `--page raw` (a row a launch) or `--page details` (a row a metric).
-
-    On the details page a metric's label needs its section to be told from others: `Occupancy/Achieved Occupancy`.
-    Metrics whose value is a word are left out. UserError names the line of what is wrong.
-    """
+    """Nsight Compute's CSV, `--page raw` (a row a launch) or `--page details` (a row a metric, whose label gets its
+    section). Metrics that are words are left out. UserError names the line."""
     heads, rows = table.heads, table.rows
     details = "Metric Name" in heads
     needed = ["ID", "Kernel Name", *(["Metric Value", "Metric Unit"] if details else [])]

@@ -80,10 +80,8 @@ def _tight(name: str) -> str:
 
 
 def _launch_at(lines: Sequence[str], place: int) -> tuple[re.Match[str], int] | None:
-    """(a launch's line, how many lines it is broken into) from a place on; None where none begins there.
-
-    ValueError where it cannot be told what the line was before it was broken.
-    """
+    """(a launch's line, how many lines it is broken into) from a place on; None where none begins there. ValueError
+    where its words are uncertain."""
     for taken in range(1, _MOST_LINES + 1):
         pieces = lines[place : place + taken]
         if len(pieces) < taken or _is_other(pieces[-1]):

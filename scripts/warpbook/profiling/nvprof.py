@@ -51,10 +51,8 @@ _TWO_AT_ONCE = "a second header before any row of the first"
 
 @dataclass
 class PrintedTable:
-    """A table of sums found in a text: what its shares are of (gpu or api), its rows or its problem.
-
-    `line` is its first row's, `header` that of the line which names its columns, or its first row's too.
-    """
+    """A table of sums in a text: what its shares are of (gpu or api), its rows or its problem. `line` is its first
+    row's, `header` that of its columns' names."""
 
     line: int
     header: int

@@ -213,11 +213,8 @@ def _runs_with_network(network: str, folder: Path | None) -> tuple[list[Run], li
 
 
 def _verify(run: Run) -> Run | None:
-    """An archive that can be used; None where it cannot.
-
-    To read it whole and check it takes seconds. It is done once, not by every command: a mark stands for the archive's
-    bytes and the code that reads them.
-    """
+    """An archive that can be used, or None. Reading it whole takes seconds: a mark, kept for its bytes and the code
+    that reads them, says that it was done."""
     code = (
         Path(__file__).with_name(name)
         for name in ("archive_reader.py", "manifest.py", "catalog.py", "schema.py", "summaries.py", "tables.py")

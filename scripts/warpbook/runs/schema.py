@@ -208,10 +208,8 @@ class Table:
     for_people: bool = False
 
     def write(self, rows: Iterable[Mapping[Any, Any]], path: str | Path) -> None:
-        """Write rows (dictionaries holding every column) as CSV, gzipped where the path ends in .gz.
-
-        UserError names the row and column of a value that could not be read again.
-        """
+        """Write rows (dictionaries holding every column) as CSV, gzipped where the path ends in .gz. UserError names
+        row and column of a value that could not be read again."""
         content = self.text(rows, str(path)).encode()
         if str(path).endswith(".gz"):
             content = gzip.compress(content, compresslevel=6, mtime=0)

@@ -22,10 +22,7 @@ SERIES = [*CALL, "kind"]
 
 def sound_ms(samples: pd.DataFrame) -> pd.Series:
     """The time of each of SAMPLES; NaN where the sample failed, was throttled, or is a kernel time of more than twice
-    its call's time.
-
-    Kernels cannot take longer than the call that launches them: such a sample measured something else.
-    """
+    its call's, which measured something else."""
     times = samples.time_ms.where((samples.status == "ok") & ~samples.throttled)
     call_ms = times.where(samples.kind == "op").groupby([samples[name] for name in CALL]).transform("median")
     return times.mask((samples.kind == "gpu") & (times > 2 * call_ms))
@@ -127,11 +124,8 @@ def disagreement(samples: pd.DataFrame, op_times: pd.DataFrame) -> tuple[int, st
 
 
 def gpu_shares(jobs: pd.DataFrame) -> pd.DataFrame:
-    """Of JOBS, a row for each GPU: measured_on, cores, jobs, busy_s, idle_s, wall_s.
-
-    The wall time is the same for all, from the first measurement's begin to the last one's end; a GPU is busy in it
-    while any job holds it, a check too.
-    """
+    """Of JOBS, a row for each GPU: measured_on, cores, jobs, busy_s, idle_s, wall_s. The wall time is the run's; a GPU
+    is busy while any job holds it."""
     measuring = jobs[jobs.alone] if jobs.alone.any() else jobs
     begin, end = measuring.began_s.min(), measuring.ended_s.max()
     rows = []

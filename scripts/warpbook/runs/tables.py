@@ -470,10 +470,8 @@ def with_places(frame: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def first_failure(correctness: Iterable[Mapping[Any, Any]]) -> dict[str, str] | None:
-    """status and reason of the first test that failed in rows of CORRECTNESS; None where a variant may be measured.
-
-    A layer that the variant does not support is no failure of it.
-    """
+    """status and reason of the first test that failed in rows of CORRECTNESS, unsupported layers aside; None where a
+    variant may be measured."""
     for row in correctness:
         if not row["ok"] and row["status"] != "unsupported":
             return {"status": row["status"], "reason": row["reason"]}

@@ -37,10 +37,8 @@ def program(name: str) -> str:
 
 
 def inputs_for(program: str, device: str = "", presenting: bool = False) -> list[str]:
-    """Files beside a program of `scripts/` that decide what it makes on a device, from the project's folder.
-
-    `presenting` modules are left out unless what it makes is read by people.
-    """
+    """Files beside a program of `scripts/` that decide what it makes on a device; `presenting` modules only where
+    people read it."""
     without = ELSEWHERE.get(device, set()) | (set() if presenting else set(PRESENTING))
     return _paths(SCRIPTS / program, frozenset(without))
 

@@ -60,10 +60,8 @@ class Plan:
 
     @cached_property
     def gpus(self) -> int:
-        """How many GPUs of a host its jobs are shared out over.
-
-        Raises UserError where fewer of one model are visible than wanted, or where nobody can tell how many there are.
-        """
+        """How many GPUs of a host its jobs are shared out over. Raises UserError where fewer of one model are visible,
+        or nobody can tell."""
         if not self.device:
             return 1
         if not self.remote_target:
@@ -129,10 +127,8 @@ class Plan:
         return next((cases for cases in self.case_sets if variant in self.problem_variants(cases)), "")
 
     def variants_for(self, network: str, device: str) -> list[str]:
-        """Variants of a device that any chosen study wants of a set of cases, baselines before what builds on them.
-
-        On a GPU a run of all studies holds every variant, whatever they compare.
-        """
+        """Variants of a device that any chosen study wants of a set of cases, baselines first. On a GPU a run of all
+        studies holds every variant."""
         wanted: set[str] = set()
         for name, study in self.config.chosen_studies.items():
             if self.config.case_set_name(name) == network:
@@ -222,10 +218,7 @@ class Plan:
 
     def profile_sizes(self, tool: str, network: str, variant: str) -> list[int]:
         """Sizes at which a profiler watches the program: all that it is run at, and those at which a study draws it.
-
-        Nsight Systems watches the largest alone, and where CUPTI does too only starting points, frameworks and what a
-        study shows as its submission: it is there to agree or disagree.
-        """
+        Nsight Systems watches the largest alone and, beside CUPTI, only starting points, frameworks and submissions."""
         sizes = self.program_sizes(network, variant)
         if tool == "nsys":
             wanted = (
@@ -261,10 +254,8 @@ class Plan:
 
     @cached_property
     def gpu_sources(self) -> dict[str, GpuSource]:
-        """Where each chosen study's GPU figures come from.
-
-        Raises UserError where the configuration demands a device or a run that is not there.
-        """
+        """Where each chosen study's GPU figures come from. Raises UserError where a demanded device or run is not
+        there."""
         return {name: self._gpu_source(name, study) for name, study in self.config.chosen_studies.items()}
 
     def _gpu_source(self, name: str, study: Study) -> GpuSource:
@@ -376,10 +367,8 @@ def _with_wanted_variants(every: Plan) -> Plan:
 
 
 def build(config: Config, known: dict[str, Variant] | None = None) -> Plan:
-    """The plan for a configuration: on this machine's device, or on the one that `target` promises elsewhere.
-
-    `known` are the variants, where somebody has discovered them already.
-    """
+    """The plan for a configuration: on this machine's device, or on the one that `target` promises. `known` are the
+    variants, where discovered."""
     known = variants.discover() if known is None else known
     if config.target is None:
         found = cuda_devices.visible_devices()

@@ -55,10 +55,7 @@ class WholeNetworks:
 
 @dataclass(frozen=True)
 class Targets:
-    """Paths from the project's folder, as Snakemake's rules name them.
-
-    A place is `network/variant`: most parts of a run are of one variant on one network.
-    """
+    """Paths from the project's folder, as Snakemake's rules name them. A place is `network/variant`."""
 
     plan: Plan
 
@@ -68,10 +65,8 @@ class Targets:
         return "gpu" in self.plan.devices
 
     def places(self, device: str, programs: bool = False) -> list[str]:
-        """Places of a device that this command measures, or, for `programs`, those whose whole programs are run.
-
-        A whole program needs the network's weights; those of sp19 have to be imported.
-        """
+        """Places of a device that this command measures, or, for `programs`, those whose whole programs are run, which
+        need weights."""
         return [
             f"{network}/{variant}"
             for network in self.plan.case_sets
@@ -124,11 +119,8 @@ class Targets:
 
     @cached_property
     def checks(self) -> list[str]:
-        """Correctness of every variant.
-
-        On a GPU a check takes a second: every variant is checked on every network. Where there is none, the sources of
-        those that the studies compare, and files of the course for its network, are checked on the CPU.
-        """
+        """Correctness of every variant: on a GPU, every variant on every network; else, emulated, those that studies
+        compare, and files of the course."""
         measured = self._parts("correctness", ".csv")
         if self.on_gpu:
             others = [

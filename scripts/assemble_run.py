@@ -34,14 +34,9 @@ from warpbook.runs.schema import Table
 RUN_LIMIT_BYTES = 8_000_000
 """What a run may take when it is packed, with the profilers' reports that it keeps: git keeps it for ever."""
 
-ENTRY_BYTES = 200
-"""What an archive has of a file beside the file: its name twice, sizes and dates."""
-
-IN_ANOTHER_TABLE = {"aa": tables.SAMPLES}
-"""Parts that are rows of a table of another name."""
-
-MEASURED_TABLES = (tables.SAMPLES, tables.PROGRAMS, tables.JOBS)
-"""Tables whose rows say where they were made."""
+ENTRY_BYTES = 200  # what an archive has of a file beside the file: its name twice, sizes and dates
+IN_ANOTHER_TABLE = {"aa": tables.SAMPLES}  # parts that are rows of a table of another name
+MEASURED_TABLES = (tables.SAMPLES, tables.PROGRAMS, tables.JOBS)  # tables whose rows say where they were made
 
 
 def gather(table: Table, paths: list[Path]) -> pd.DataFrame:

@@ -27,8 +27,7 @@ from warpbook.runs import tables
 
 # Of a call that makes more launches than the first number, as many as the second are counted: the rest repeat them.
 LAUNCHES_MAX, LAUNCHES_KEPT = 8, 4
-RANGE = "layer"
-"""The NVTX range around what is counted: this and the layer's name."""
+RANGE = "layer"  # the NVTX range around what is counted: this and the layer's name
 
 
 class LaunchCounter:

@@ -30,9 +30,7 @@ from warpbook.runs import tables
 from warpbook.workflow import plan
 from warpbook.workflow.targets import Targets
 
-REPORT = Path("results/report")
-"""What the project's Snakemake makes, from its folder."""
-
+REPORT = Path("results/report")  # what the project's Snakemake makes, from its folder
 UNJUDGED = "not judged: "  # how a MachineFault begins that stopped a check
 
 TIMEOUTS = 2  # of `timeout_s` in all: for files that do not end, a layer each

@@ -38,8 +38,7 @@ from warpbook.runs.run_parts import WHOLE
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 IMAGES = 1
-INTERLEAVED_CALLS = 11
-"""Images for the blocks of one multiprocessor: some take three, others two."""
+INTERLEAVED_CALLS = 11  # images for the blocks of one multiprocessor: some take three, others two
 # racecheck needs a microsecond an access: layers with more products than this are left to the other tools, unless
 # tensor cores multiply, for which an access serves many products.
 RACECHECK_PRODUCTS = 2_000_000

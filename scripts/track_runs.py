@@ -24,8 +24,7 @@ EXPERIMENT = "warpbook"
 ID = "warpbook.run_id"
 STORE = Path("results/mlflow.db")
 MAX_VALUE_CHARACTERS = 200
-METRICS_PER_BATCH = 500
-"""Metrics of one request: MLflow takes a thousand."""
+METRICS_PER_BATCH = 500  # metrics of one request: MLflow takes a thousand
 
 
 def client(uri: str) -> Any:

@@ -159,8 +159,7 @@ def _bootstrap_estimate(value: float, drawn: np.ndarray, n: int) -> Estimate:
     return Estimate(value, min(float(low), value), max(float(high), value), n)
 
 
-SAMPLES_MOST = 10_000
-"""Of a series: more would be measured for hours."""
+SAMPLES_MOST = 10_000  # of a series: more would be measured for hours
 
 
 def samples_to_decide(speedup: Estimate, equivalence_margin: float, beyond: float) -> int | None:

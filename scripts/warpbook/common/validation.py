@@ -10,8 +10,7 @@ from warpbook.common.errors import nearest_name
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_SHOWN = 200
-"""Characters of a value that is wrong."""
+_SHOWN = 200  # characters of a value that is wrong
 
 _READ_AS: dict[str, Callable[[str], Any]] = {
     "int_type": int,

@@ -245,8 +245,7 @@ def _target(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
-MOST_GPUS = 64
-"""Of one host."""
+MOST_GPUS = 64  # of one host
 
 
 def _gpus(value: Any) -> Any:

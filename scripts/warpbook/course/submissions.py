@@ -33,11 +33,9 @@ from warpbook.kernels.headers import DEFAULT_PROBLEM
 ROOMS, REPORTS = Path("results/submissions"), Path("reports/out")
 WRITTEN = Path("reports/answers")
 """What a submission's author wrote and the course's program printed, in its project."""
-SPENT = Path("results/spent_s.txt")
-"""What its files that do not end have taken together, in its project."""
+SPENT = Path("results/spent_s.txt")  # what its files that do not end have taken together, in its project
 FINAL = "final"
-NAMES = ("m3-forward.cu", "new-forward.cu")
-"""What an optimization's file is called, and was in older terms."""
+NAMES = ("m3-forward.cu", "new-forward.cu")  # what an optimization's file is called, and was in older terms
 BASELINES = {"basic": "new-forward.cu", "unroll": "unroll-new-forward.cu", "fused": "kernel-fusion-forward.cu"}
 """Files of earlier milestones, beside the final one."""
 OUTPUT = "m3.out"

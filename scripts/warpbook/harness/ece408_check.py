@@ -21,16 +21,14 @@ well is computed instead, and the course's where that is not right."""
 SLOW_S = 5
 """Of a processor, for the tests of the odd batch of one layer: where one takes longer, it is the last, and of larger
 batches only some blocks are computed."""
-ODD_SHARE = 1 / 3
-"""Of a layer's time, for the odd batch, of whose end the course asks nothing."""
+ODD_SHARE = 1 / 3  # of a layer's time, for the odd batch, of whose end the course asks nothing
 ELSEWHERE_S = 5
 """Of a processor, for the host's code of one layer alone: more than one that leaves the work to kernels needs."""
 TESTS = ("integers", "reals")
 RACE_BATCHES = (ece408.LESSER_BATCH, ece408.ODD_BATCH)
 """Images of each layer's call that data races are looked for in: one batch that files divide among streams."""
 Ask = Callable[[IsolatedBench, int], None]
-LARGEST_BATCH = 10_000
-"""Images that the course's program runs at most."""
+LARGEST_BATCH = 10_000  # images that the course's program runs at most
 BACKWARDS = "the threads run from the last to the first"
 
 

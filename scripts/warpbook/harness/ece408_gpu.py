@@ -30,9 +30,7 @@ from warpbook.machine import cuda_devices, host
 from warpbook.problems.problem import Case
 
 WARMUPS, ROUNDS = 5, 10
-COMPARED = 20
-"""Images of a timed batch that are compared with float64 on the host, chosen after the call."""
-
+COMPARED = 20  # images of a timed batch that are compared with float64 on the host, chosen after the call
 ReadClock = Callable[[], tuple[float | None, bool]]
 
 

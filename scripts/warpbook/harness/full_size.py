@@ -23,13 +23,10 @@ from warpbook.problems import problem
 from warpbook.problems.problem import Case, numpy_type
 
 TEST = "indices"
-BLOCKS = 24
-"""Blocks of a launch that run."""
-TIMEOUT_S = 10
-"""Of a case: a block that takes longer computes many images."""
+BLOCKS = 24  # blocks of a launch that run
+TIMEOUT_S = 10  # of a case: a block that takes longer computes many images
 LEAST_IMAGES = 8
-CHANCE = 1e-6
-"""That blocks chosen at random are all of other images."""
+CHANCE = 1e-6  # that blocks chosen at random are all of other images
 
 
 Written = dict[str, dict[int, np.ndarray]]

@@ -48,8 +48,7 @@ DEVICE_PAGE_BYTES = 2 << 20
 SHORT_MS, WAKING_CALLS = 2, 3
 """Untimed calls before one that takes at most SHORT_MS: what the host does for a longer one weighs nothing."""
 
-_NOTHING = np.intp(0)
-"""A null pointer, in place of an optional input."""
+_NOTHING = np.intp(0)  # a null pointer, in place of an optional input
 
 # About 100 us at 2 GHz: longer than the host needs to queue an event, a call through a framework, and an event; and
 # twice as long as it needed just before.

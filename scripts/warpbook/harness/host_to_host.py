@@ -36,9 +36,7 @@ when one ends. Where copies take as long or longer, the last is small. Few chunk
 
 TRIALS = 7
 STREAMS = 2
-BLOCKS = 4
-"""Images of a multiprocessor that fill it: a chunk of a multiple leaves few of them idle at its end."""
-
+BLOCKS = 4  # images of a multiprocessor that fill it: a chunk of a multiple leaves few of them idle at its end
 NO_LABEL = -1
 
 

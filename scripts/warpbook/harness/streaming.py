@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 LANES = 3
 CPU_CHUNK = 1000
-GPU_CHUNK_BYTES = 512 << 20
-"""What a convolution of a chunk may read and write on a GPU."""
+GPU_CHUNK_BYTES = 512 << 20  # what a convolution of a chunk may read and write on a GPU
 
 POOL_BYTES = 3 << 30
 """What a worker's arrays may take on a GPU; with CUDA's own, kernels' code among it, that is less than 4 GiB."""

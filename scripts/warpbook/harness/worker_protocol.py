@@ -41,8 +41,7 @@ def nbytes(shape: Sequence[int], dtype: str) -> int:
     return math.prod(shape) * (int("".join(filter(str.isdecimal, dtype))) // 8)
 
 
-READY = b"ready"
-"""What a process says first, before it loads anything of the variant's."""
+READY = b"ready"  # what a process says first, before it loads anything of the variant's
 
 
 def say_ready(number: int) -> None:

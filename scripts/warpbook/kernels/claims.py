@@ -18,8 +18,7 @@ from warpbook.common.expressions import Expression
 from warpbook.kernels.constraints import Limits
 from warpbook.problems.problem import Problem
 
-TIMES = {"op_time": "op time", "gpu_time": "GPU time"}
-"""Quantities that have samples, and so intervals."""
+TIMES = {"op_time": "op time", "gpu_time": "GPU time"}  # quantities that have samples, and so intervals
 RATIOS = {
     "times_bound": "GPU time over the FP32 bound",
     "times_memory_bound": "GPU time over the memory bound",

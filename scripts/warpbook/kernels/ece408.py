@@ -14,8 +14,7 @@ LAYERS = (ConvLayer("conv1", 1, 86, 86, 4, 7), ConvLayer("conv2", 4, 40, 40, 16,
 """The course's convolutions. Its files may assume their extents, and that a batch is 100 images or a multiple."""
 BATCH = 100
 LESSER_BATCH = 20
-ODD_BATCH = 3
-"""Images that no tiling of a batch divides: what a file assumes shows here."""
+ODD_BATCH = 3  # images that no tiling of a batch divides: what a file assumes shows here
 
 HEADER, MATRIX_HEADER = "gpu-new-forward.h", "matmul.h"
 """What its files include of the course: the class, and since sp25 a product of matrices."""

@@ -27,8 +27,7 @@ from warpbook.kernels.launches import Argument, Call, Launch, LaunchStep, Output
 from warpbook.problems import problem as problems
 from warpbook.problems.problem import Case
 
-DEFAULT_PROBLEM = "conv"
-"""The problem of a folder that has no problem.py: a submission of the course."""
+DEFAULT_PROBLEM = "conv"  # the problem of a folder that has no problem.py: a submission of the course
 
 
 class Split(BaseModel):

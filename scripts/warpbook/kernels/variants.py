@@ -34,9 +34,7 @@ from warpbook.problems import problem as problems
 from warpbook.problems.problem import Case, Problem
 
 FOLDER = problems.FOLDER / headers.DEFAULT_PROBLEM
-REFERENCE = "reference.cu"
-"""A problem's float64 reference on a GPU, where it brings one."""
-
+REFERENCE = "reference.cu"  # a problem's float64 reference on a GPU, where it brings one
 _ENDINGS = (".cu", ".cpp", ".py", ".yaml")
 _NO_FACTS = Header.model_validate({})
 _NAME = re.compile(r"\w+")

@@ -11,8 +11,7 @@ from warpbook.problems.problem import Case
 
 Activation = Literal["none", "tanh", "relu", "sigmoid", "leaky_relu"]
 """None of them falls where its input rises: a layer may take the largest value of some before or after it."""
-Maps = tuple[int, int, int]
-"""Maps, height and width of what a layer takes or gives for one image."""
+Maps = tuple[int, int, int]  # maps, height and width of what a layer takes or gives for one image
 
 
 class ConvLayer(Case):

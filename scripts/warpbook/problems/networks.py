@@ -31,15 +31,11 @@ CONFIGURATION_VARIABLE = "WARPBOOK_CONFIGURATION"
 """The environment variable that holds `networks:` and `studies:` as JSON, where a Snakemake's configuration is not the
 file's."""
 
-CLASSES = 10
-"""Of Fashion-MNIST."""
-CLASSES_MAX = 256
-"""A label is kept as a byte."""
+CLASSES = 10  # of Fashion-MNIST
+CLASSES_MAX = 256  # a label is kept as a byte
 EXTENT_MAX = 65_535  # CUDA's limit on a grid's second and third dimension, which kernels give to maps
 VALUES_MAX = 2**31 - 1
-PIXELS_MAX = 100_000
-"""Of an image of the data set: ten thousand of them are kept as one file."""
-
+PIXELS_MAX = 100_000  # of an image of the data set: ten thousand of them are kept as one file
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 
 Count = Annotated[int, Field(ge=1, le=EXTENT_MAX)]

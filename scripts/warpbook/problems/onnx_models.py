@@ -14,9 +14,7 @@ import numpy as np
 
 from warpbook.common.errors import UserError, first_line
 
-EPS = 1e-5
-"""What batch normalisation adds to the variance where nothing says else; PyTorch's and ONNX's."""
-
+EPS = 1e-5  # what batch normalisation adds to the variance where nothing says else; PyTorch's and ONNX's
 ACTIVATIONS = {"Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "LeakyRelu": "leaky_relu"}
 OPERATORS = (
     "Conv, BatchNormalization, MaxPool, AveragePool, GlobalAveragePool, Flatten, Reshape, Gemm, MatMul, "

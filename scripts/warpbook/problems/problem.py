@@ -30,8 +30,7 @@ FOLDER = PROJECT / "kernels"
 FOLDERS = both_folders("kernels")
 """The problems that come with this code, for a project that has none of its own."""
 FILE = "problem.py"
-SIZE = "size"
-"""The name, in expressions, of the extent that a study sweeps."""
+SIZE = "size"  # the name, in expressions, of the extent that a study sweeps
 
 VALUES = {"int8": (-128, 127), "uint8": (0, 255), "float16": (-2048, 2048), "bfloat16": (-256, 256)}
 """Whole numbers that a type holds, where those of float32 are more."""

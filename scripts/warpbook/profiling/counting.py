@@ -21,8 +21,7 @@ RunCommand = Callable[[Sequence[str | Path], float, Mapping[str, str]], tuple[in
 """Runs a command to its end, in so many seconds under an environment: (exit status, stdout, stderr). Raises
 TimeoutExpired."""
 
-Failure = tuple[str, str]
-"""(a status of the tables, the reason)."""
+Failure = tuple[str, str]  # (a status of the tables, the reason)
 
 NOTHING = {"launch": 0, "kernel": "", "metric": "", "unit": "", "value": None, "launches": None}
 """Columns of COUNTERS for a call that was not counted."""

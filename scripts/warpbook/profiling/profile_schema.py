@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from warpbook.common.errors import UserError
 
-EVENTS_AT_MOST = 250_000
-"""Events of one profile that are kept one by one; of a longer one only the sums."""
+EVENTS_AT_MOST = 250_000  # events of one profile that are kept one by one; of a longer one only the sums
 
 _NS = {
     **dict.fromkeys(("ns", "nsec"), 1),

@@ -18,12 +18,8 @@ from pygments.token import STANDARD_TYPES, Comment, Keyword, Name, Number
 from warpbook.kernels.launch_inference import cuda_ast, launch_sites
 from warpbook.kernels.variants import Variant
 
-MOST_LINES = 9
-"""Lines of an excerpt, what is left out not counted."""
-
-MOST_PAIRS = 100_000
-"""Pairs of equal lines; the project's files have hundreds."""
-
+MOST_LINES = 9  # lines of an excerpt, what is left out not counted
+MOST_PAIRS = 100_000  # pairs of equal lines; the project's files have hundreds
 GAP = "⋯"
 ADDED, REMOVED = "+", "\N{MINUS SIGN}"
 _NEAR = 1  # unchanged lines that are shown at an end of a longer stretch of them

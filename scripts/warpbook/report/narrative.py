@@ -26,8 +26,7 @@ from warpbook.runs import tables
 
 FOLDERS = both_folders("reports/narrative")
 NOT_MEASURED = "(not measured)"
-MOST_MISSING = 5
-"""Values that a text may lack and still be read."""
+MOST_MISSING = 5  # values that a text may lack and still be read
 SECONDS, MEMORY_BYTES, CHARACTERS = 10, 1 << 30, 1_000_000
 
 

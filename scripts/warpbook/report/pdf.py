@@ -26,8 +26,7 @@ REPORTS = LIBRARY / "reports"
 
 VARIANT = "pdf/a-3a"
 
-LEVEL = 7
-"""Of zlib: a fiftieth more bytes than at 9, which pydyf asks for, in a third of the time."""
+LEVEL = 7  # of zlib: a fiftieth more bytes than at 9, which pydyf asks for, in a third of the time
 
 LAYOUT_S, LAYOUT_BYTES = 300, 3 << 30
 """Of a processor and of memory, for pages that hold strangers' words; those of a submission take a tenth of either."""

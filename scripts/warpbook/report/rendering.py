@@ -37,8 +37,7 @@ which zooms its timelines; IBM Plex, by IBM, SIL Open Font License.</p>
 """
 
 COLUMNS = 3
-COLUMN_CHARACTERS = 34
-"""Of a heading that one line of the contents holds."""
+COLUMN_CHARACTERS = 34  # of a heading that one line of the contents holds
 
 
 @dataclass

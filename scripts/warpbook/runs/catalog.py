@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ARCHIVES = Path("reports/runs")
-SOUND = Path("results/sound")
-"""Marks of archives that were read whole and are in order."""
+SOUND = Path("results/sound")  # marks of archives that were read whole and are in order
 
 
 @dataclass(frozen=True)

@@ -81,8 +81,7 @@ class Range:
 ANY = Range()
 COUNT = Range(0)
 POSITIVE = Range(0, open=True)
-TIME_MS = Range(1e-6, 1e10)
-"""From a nanosecond to some months: no sample takes less, and nobody waits for more."""
+TIME_MS = Range(1e-6, 1e10)  # from a nanosecond to some months: no sample takes less, and nobody waits for more
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SHARE = Range(0, 1)
-NAME, REASON = 300, 2000
-"""Characters that a name and a reason have at most."""
+NAME, REASON = 300, 2000  # characters that a name and a reason have at most
 
 _VARIANT = Column(
     "string", "stem of the kernel's file, its problem before it where that is not conv: gemm/tiled", most=NAME

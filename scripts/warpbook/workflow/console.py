@@ -11,8 +11,7 @@ from typing import Any, TextIO
 
 from warpbook.common import units
 
-SNAKEMAKE = "snakemake.logging"
-"""The logger that Snakemake speaks through."""
+SNAKEMAKE = "snakemake.logging"  # the logger that Snakemake speaks through
 EVERY_S = 30
 """Where no terminal is, a line is written for the first job of a rule, and for another after so many seconds."""
 BAR = 24

@@ -30,11 +30,8 @@ FILE_BYTES = 512 << 20
 """More than processors' caches hold, so that a chunk comes from the disk, or from the memory that keeps files; and less
 than ten million images of 64 x 64, which are 41 GB."""
 
-READERS = 4
-"""Threads that read a chunk together: one copies less from the system's memory than a GPU infers."""
-
-PARTS = Path(run_parts.PARTS, "stream_shards")
-"""Where streams are made, a table of shards for each."""
+READERS = 4  # threads that read a chunk together: one copies less from the system's memory than a GPU infers
+PARTS = Path(run_parts.PARTS, "stream_shards")  # where streams are made, a table of shards for each
 
 IDENTITY = ["network", "variant", "images", "shards", "workers"]
 """Columns of STREAM_SHARDS that tell streams apart."""

@@ -8,8 +8,7 @@ import numpy as np
 from warpbook.report.evidence.cache import cached_method
 from warpbook.report.evidence.scope import Scope
 
-Key = tuple[str, str, str, int, str, str]
-"""job, variant, layer, size, state, kind"""
+Key = tuple[str, str, str, int, str, str]  # job, variant, layer, size, state, kind
 
 
 @dataclass(frozen=True)

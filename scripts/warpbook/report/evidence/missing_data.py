@@ -19,9 +19,7 @@ from warpbook.report.evidence.scope import Scope
 from warpbook.runs import tables
 from warpbook.runs.run_parts import WHOLE
 
-PROGRAM = "program"
-"""The kind of time that whole programs have."""
-
+PROGRAM = "program"  # the kind of time that whole programs have
 _NUMBER = re.compile(r"\d+")
 
 

@@ -31,8 +31,7 @@ VERDICTS = {
 """Verdicts by the status of the first test that failed."""
 
 
-COMPARED = ("integers", "reals", "labels")
-"""Tests that compare every output."""
+COMPARED = ("integers", "reals", "labels")  # tests that compare every output
 
 
 @dataclass(frozen=True)

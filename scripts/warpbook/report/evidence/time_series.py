@@ -23,10 +23,8 @@ STATE = {"gpu": "cold", "cpu": "hot"}
 Series = np.ndarray
 
 
-WIDEST = 1.5
-"""The most that an interval's upper end may be of its lower one where a ratio is settled."""
-FEWEST = 3
-"""The fewest samples that a settled ratio rests on."""
+WIDEST = 1.5  # the most that an interval's upper end may be of its lower one where a ratio is settled
+FEWEST = 3  # the fewest samples that a settled ratio rests on
 INCONCLUSIVE = "inconclusive"
 NO_RATIO = "no ratio"
 

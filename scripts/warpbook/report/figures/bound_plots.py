@@ -20,8 +20,7 @@ from warpbook.report.figures.style import (
 )
 from warpbook.report.figures.svg_drawing import svg
 
-LABEL = 0.27
-"""The width of the words above the slope, as a share of a panel's."""
+LABEL = 0.27  # the width of the words above the slope, as a share of a panel's
 
 
 def roofline(ev: Evidence, named: Collection[str]) -> str:

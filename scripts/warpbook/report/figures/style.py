@@ -22,8 +22,7 @@ from warpbook.report.figures import svg_drawing
 FONTS = LIBRARY / "reports" / "fonts"
 WIDTH_IN = 6.69  # the text's width on A4
 PAGE_IN = 8.6  # its height, less a figure's caption
-MOST_BESIDE, ROW_OF_MANY = 4, 3
-"""So many panels stand side by side; of more, so many in a row."""
+MOST_BESIDE, ROW_OF_MANY = 4, 3  # so many panels stand side by side; of more, so many in a row
 INK, MUTED, RULE = "#1b1f24", "#5b6470", "#d5d9de"
 OURS = ("#0b5cad", "#c8453b", "#2a8a57", "#d98a00", "#7a4ea3", "#149aa5", "#a45a2a", "#b0478f", "#5c7d1d", "#3f5ba9")
 CPU = ("#8a6d3b", "#b58a2e", "#6f7f3f", "#a6603c", "#94805d")

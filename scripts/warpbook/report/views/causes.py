@@ -16,11 +16,8 @@ REMEDIES = {
 }
 LATENCY_REMEDY = "asynchronous copies or more warps, so that more loads are in flight"
 
-SHOWN = 3
-"""Comparisons that a sentence names."""
-
-Calls = dict[str, CountedCall]
-"""A variant's counted calls by layer."""
+SHOWN = 3  # comparisons that a sentence names
+Calls = dict[str, CountedCall]  # a variant's counted calls by layer
 
 
 def cause_sentence(ev: Evidence, best: Variant) -> str:

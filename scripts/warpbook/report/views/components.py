@@ -10,11 +10,8 @@ from markupsafe import escape
 Cell: TypeAlias = str
 
 MOST_SHORT_LINES = 10
-NAME_LINE = 42
-"""Characters of a row's name that fit on a line; a kernel's may take four."""
-
-SENTENCE_LINE = 90
-"""Characters of a row's sentence, such as a reason, that fit on a line."""
+NAME_LINE = 42  # characters of a row's name that fit on a line; a kernel's may take four
+SENTENCE_LINE = 90  # characters of a row's sentence, such as a reason, that fit on a line
 
 
 class View(SimpleNamespace):

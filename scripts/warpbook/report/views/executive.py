@@ -14,12 +14,10 @@ from warpbook.report.views.components import Cell, HtmlTable, View, words
 from warpbook.runs import catalog, tables
 from warpbook.runs.tables import PRECISION
 
-NOTABLE = 0.1
-"""The share of a program's time from which a kernel can change that time visibly."""
+NOTABLE = 0.1  # the share of a program's time from which a kernel can change that time visibly
 
 
-MOST_NAMED = 2
-"""Of more cases a sentence gives the number, not the names."""
+MOST_NAMED = 2  # of more cases a sentence gives the number, not the names
 
 
 def executive_view(ev: Evidence) -> View | None:

@@ -26,10 +26,8 @@ WHOLES = {
     "range": "NVTX ranges",
 }
 """What the shares of a profile's rows are of, in words."""
-MOST_COUNTERS = 40
-"""Rows of counters of one tool that are printed; the imported table has all."""
-MOST_FOREIGN = 6
-"""Kernels that are not the variant's and are named."""
+MOST_COUNTERS = 40  # rows of counters of one tool that are printed; the imported table has all
+MOST_FOREIGN = 6  # kernels that are not the variant's and are named
 _DURATION = re.compile(r"gpu__time_duration\.\w+|GPU Speed Of Light[^/]*/Duration")
 
 

@@ -12,11 +12,8 @@ from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.views import cell_markup
 from warpbook.report.views.components import Cell, Figure, HtmlTable, TableColumn, View, numbers, words
 
-MOST_CASES = 3
-"""The most layers of a network whose times have a column each beside their sum."""
-
-Parts = dict[str, Variant]
-"""Which variant computes each case."""
+MOST_CASES = 3  # the most layers of a network whose times have a column each beside their sum
+Parts = dict[str, Variant]  # which variant computes each case
 
 
 def ladder_view(ev: Evidence) -> View:

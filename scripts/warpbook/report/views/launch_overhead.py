@@ -8,10 +8,8 @@ from warpbook.kernels.variants import Variant
 from warpbook.report import trace_layout
 from warpbook.report.evidence import Evidence
 
-MANY = 100
-"""Launches of a call from which on launching can set its pace."""
-BUSY = 0.9
-"""The share of a call's time that its kernels take, below which it does."""
+MANY = 100  # launches of a call from which on launching can set its pace
+BUSY = 0.9  # the share of a call's time that its kernels take, below which it does
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,8 @@ from typing import Any
 
 from warpbook.kernels.headers import Header
 from warpbook.report.evidence import Evidence
+from warpbook.report.figures import style
 from warpbook.report.figures.labels import number_points
-from warpbook.report.figures.style import (
-    DASHED,
-    INK,
-    MUTED,
-    RULE,
-    case_panels,
-    label_rows,
-    log_axis,
-    note,
-    value_axis,
-    variant_look,
-)
 from warpbook.report.figures.svg_drawing import svg
 
 LABEL = 0.27  # the width of the words above the slope, as a share of a panel's
@@ -35,7 +24,7 @@ def roofline(ev: Evidence, named: Collection[str]) -> str:
     measured = gpu.get("fp32_gflop_per_s")
     headers = [one.header for one, *_ in ev.counters.counted if one.name in named]
     roofs = precision_roofs(headers, gpu["peak_gflop_per_s"])
-    figure, panels = case_panels(ev, 2.4)
+    figure, panels = style.case_panels(ev, 2.4)
     heights, numbered = [peak, *roofs.values()], list[list[tuple[float, float, str]]]()
     for axes, layer in zip(panels, ev.layers, strict=True):
         points = [
@@ -43,7 +32,7 @@ def roofline(ev: Evidence, named: Collection[str]) -> str:
                 *place,
                 variant.header.sums_in_fp32,
                 numbers[variant.name],
-                variant_look(ev, variant),
+                style.variant_look(ev, variant),
                 variant.name in named,
             )
             for variant, of, call in ev.counters.counted
@@ -54,29 +43,31 @@ def roofline(ev: Evidence, named: Collection[str]) -> str:
         ridges = {words: roof / copy for words, roof in roofs.items()}
         right = max([ridge, *ridges.values(), *(point[0] for point in points)]) * 3
         for words, roof in roofs.items():
-            axes.plot([ridge, ridges[words], right], [peak, roof, roof], color=MUTED, linewidth=0.7)
-            note(axes, words, (right, roof), (0, 5), ha="right", fontsize=7, color=MUTED)
-        axes.plot([left, ridge, right], [left * copy, peak, peak], color=INK, linewidth=0.9)
-        note(axes, "FP32 peak", (right, peak), (0, 6), ha="right", fontsize=7)
+            axes.plot([ridge, ridges[words], right], [peak, roof, roof], color=style.MUTED, linewidth=0.7)
+            style.note(axes, words, (right, roof), (0, 5), ha="right", fontsize=7, color=style.MUTED)
+        axes.plot([left, ridge, right], [left * copy, peak, peak], color=style.INK, linewidth=0.9)
+        style.note(axes, "FP32 peak", (right, peak), (0, 6), ha="right", fontsize=7)
         if measured:
-            axes.plot([measured / copy, right], [measured, measured], color=INK, linewidth=0.9, linestyle=DASHED)
+            axes.plot(
+                [measured / copy, right], [measured, measured], color=style.INK, linewidth=0.9, linestyle=style.DASHED
+            )
         above = min(peak, left * (right / left) ** LABEL * copy)
-        note(axes, "copy bandwidth", (left, above), (3, 2), fontsize=7, va="bottom")
+        style.note(axes, "copy bandwidth", (left, above), (3, 2), fontsize=7, va="bottom")
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlim(left, right)
         heights += [left * copy, *(point[1] for point in points)]
         axes.set_ylim(min(heights) / 2, max(heights) * 3)
-        log_axis(axes.xaxis, lambda value, _: f"{value:g}")
-        log_axis(axes.yaxis, lambda value, _: f"{value / 1e3:g}")
-        value_axis(axes, "both")
+        style.log_axis(axes.xaxis, lambda value, _: f"{value:g}")
+        style.log_axis(axes.yaxis, lambda value, _: f"{value / 1e3:g}")
+        style.value_axis(axes, "both")
         axes.set_xlabel("Useful FLOP for each byte of DRAM traffic")
         for x, y, filled, _, (colour, marker), shown in sorted(points, key=lambda point: point[-1]):
-            look = {"color": colour} if shown else {"color": RULE, "markersize": 3}
+            look = {"color": colour} if shown else {"color": style.RULE, "markersize": 3}
             axes.plot(x, y, marker, **look, markerfacecolor=look["color"] if filled else "white")
         numbered.append([(x, y, str(number)) for x, y, _, number, _, shown in points if shown])
     number_points(list(zip(panels, numbered, strict=True)))
-    label_rows(panels, "Useful TFLOP/s")
+    style.label_rows(panels, "Useful TFLOP/s")
     return svg(figure)
 
 

@@ -4,23 +4,13 @@ from matplotlib.artist import Artist
 
 from warpbook.common.statistics import Estimate
 from warpbook.report.evidence import Evidence
-from warpbook.report.figures.style import (
-    DASHED,
-    INK,
-    case_panels,
-    label_rows,
-    line,
-    log_axis,
-    size_axis,
-    value_axis,
-    variant_look,
-)
+from warpbook.report.figures import style
 from warpbook.report.figures.svg_drawing import svg
 
 
 def rates_by_size(ev: Evidence, device: str) -> str:
     """TFLOP/s, or GB/s of a problem without operations, against size: a panel for each case, logarithmic both ways."""
-    figure, panels = case_panels(ev, 2.9)
+    figure, panels = style.case_panels(ev, 2.9)
     handles: dict[str, Artist] = {}
     for axes, case in zip(panels, ev.layers, strict=True):
         work = {size: case.at(size).flops / 1e9 or case.at(size).bytes / 1e6 for size in ev.sizes}
@@ -37,22 +27,22 @@ def rates_by_size(ev: Evidence, device: str) -> str:
                 if time
             }
             if rates:
-                line(axes, rates, variant_look(ev, variant), variant.stem)
+                style.line(axes, rates, style.variant_look(ev, variant), variant.stem)
         bounds = {size: bound for size in ev.sizes if (bound := ev.times.fp32_bound_ms(case, size))}
         if device == "gpu" and bounds:
             axes.plot(
                 list(bounds),
                 [work[size] / bound for size, bound in bounds.items()],
-                color=INK,
+                color=style.INK,
                 linewidth=0.9,
-                linestyle=DASHED,
+                linestyle=style.DASHED,
                 label="bound of FP32",
             )
-        size_axis(axes, ev.sizes, ev.size_label)
+        style.size_axis(axes, ev.sizes, ev.size_label)
         axes.set_yscale("log")
-        log_axis(axes.yaxis, lambda value, _: f"{value:g}")
-        value_axis(axes, "y")
+        style.log_axis(axes.yaxis, lambda value, _: f"{value:g}")
+        style.value_axis(axes, "y")
         handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    label_rows(panels, "TFLOP/s" if any(case.at(ev.largest).flops for case in ev.layers) else "GB/s")
+    style.label_rows(panels, "TFLOP/s" if any(case.at(ev.largest).flops for case in ev.layers) else "GB/s")
     figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=min(5, len(handles)))
     return svg(figure)

@@ -16,17 +16,9 @@ from typing import Any
 from urllib.parse import quote
 
 from warpbook.common.errors import UserError
+from warpbook.profiling import profile_schema
 from warpbook.profiling.callbacks import DRIVER, RUNTIME
-from warpbook.profiling.profile_schema import (
-    EVENTS_AT_MOST,
-    Profile,
-    Row,
-    activity_kind,
-    clean,
-    event,
-    summary_title,
-    sums,
-)
+from warpbook.profiling.profile_schema import Profile, Row
 
 Label = Any  # a cell of SQLite, in a damaged file of any type
 
@@ -71,7 +63,7 @@ class _Source:
 def _copy_label(label: Label) -> tuple[str, str]:
     direction = _COPY_KINDS.get(label, "")
     name = f"[CUDA memcpy {direction}]" if direction else "[CUDA memcpy]"
-    return activity_kind(name, api=False), name
+    return profile_schema.activity_kind(name, api=False), name
 
 
 @cache
@@ -99,10 +91,10 @@ def _call_label(names: dict[int, str], api: str) -> Callable[[Label], tuple[str,
 
 def _nvprof_sources(strings: dict[int, str]) -> list[_Source]:
     def kernel(label: Label) -> tuple[str, str]:
-        return "kernel", clean(demangle(strings.get(label, ""))) or f"kernel {label}"
+        return "kernel", profile_schema.clean(demangle(strings.get(label, ""))) or f"kernel {label}"
 
     def range_label(label: Label) -> tuple[str, str]:
-        return "range", clean(strings.get(label, "")) or f"range {label}"
+        return "range", profile_schema.clean(strings.get(label, "")) or f"range {label}"
 
     # A range is two markers of one id, its start (flag 2) with a name and its end (flag 4) without.
     markers = (
@@ -123,15 +115,15 @@ def _nvprof_sources(strings: dict[int, str]) -> list[_Source]:
 
 def _nsys_sources(strings: dict[int, str]) -> list[_Source]:
     def kernel(label: Label) -> tuple[str, str]:
-        return "kernel", clean(strings.get(label, "")) or f"kernel {label}"
+        return "kernel", profile_schema.clean(strings.get(label, "")) or f"kernel {label}"
 
     def call_label(label: Label) -> tuple[str, str]:
-        name = clean(strings.get(label, "")) or f"call {label}"
-        return activity_kind(name, api=True), name
+        name = profile_schema.clean(strings.get(label, "")) or f"call {label}"
+        return profile_schema.activity_kind(name, api=True), name
 
     def range_label(label: Label) -> tuple[str, str]:
         text = strings.get(label, "") if isinstance(label, int) else str(label or "")
-        return "range", clean(text) or "unnamed range"
+        return "range", profile_schema.clean(text) or "unnamed range"
 
     # 59, 60: pushed and popped, started and ended; 70, 71: the same through the older library
     ranges = "[end] IS NOT NULL AND eventType IN (59, 60, 70, 71)"
@@ -201,10 +193,13 @@ def _read(database: sqlite3.Connection, origin: str) -> Profile:
     counts = [database.execute(f"SELECT count(*) {source.query}").fetchone()[0] for source in sources]
     if not sum(counts):
         raise UserError(f"{origin} is {tool.what} without kernels, copies, API calls or ranges")
-    if sum(counts) > EVENTS_AT_MOST:
-        rows = sums(tool.name, (group for source in sources for group in _sums(database, source)))
+    if sum(counts) > profile_schema.EVENTS_AT_MOST:
+        rows = profile_schema.sums(tool.name, (group for source in sources for group in _sums(database, source)))
         return Profile(
-            summary_title(tool.what, sum(counts)), tool.name, summaries=rows, device=_device(database, tables)
+            profile_schema.summary_title(tool.what, sum(counts)),
+            tool.name,
+            summaries=rows,
+            device=_device(database, tables),
         )
     events = [row for source in sources for row in _events(database, source)]
     return Profile(tool.what, tool.name, events, device=_device(database, tables))
@@ -217,7 +212,7 @@ def _device(database: sqlite3.Connection, tables: set[str]) -> str:
     if "name" not in columns:
         return ""
     names = database.execute(f"SELECT DISTINCT name FROM [{table}]").fetchmany(8)
-    return ", ".join(clean(name) for (name,) in names if isinstance(name, str))
+    return ", ".join(profile_schema.clean(name) for (name,) in names if isinstance(name, str))
 
 
 def _check_source(database: sqlite3.Connection, source: _Source, tool: _Tool, origin: str) -> _Source:
@@ -259,4 +254,4 @@ def _events(database: sqlite3.Connection, source: _Source) -> Iterator[Row]:
     details = source.details.values()
     chosen = ", ".join([source.label, source.start, source.end, *details])
     for label, start, end, *values in database.execute(f"SELECT {chosen} {source.query}"):
-        yield event(*known(label), start, end, **dict(zip(source.details, values, strict=True)))
+        yield profile_schema.event(*known(label), start, end, **dict(zip(source.details, values, strict=True)))

@@ -56,8 +56,7 @@ def group_by_table(paths: Iterable[Path]) -> dict[Table, list[Path]]:
 
 
 def describe_variants() -> dict[str, Any]:
-    """Identity and header of every variant, whole networks' among them. With them a run can be read without the code
-    that made it."""
+    """Identity and header of every variant, also of whole networks: a run can be read without its code."""
     every: dict[str, Variant | Implementation] = {**variants.discover()}
     every |= {one.full_name: one for one in whole_networks.discover().values()}
     return {
@@ -71,8 +70,7 @@ def describe_variants() -> dict[str, Any]:
 
 
 def describe_network(name: str, sizes: list[int]) -> dict[str, Any]:
-    """The identity of a network, or of a study's cases: its shapes, the sizes measured and the SHA-256 of each weight set
-    that is here."""
+    """The identity of a network or of cases: its shapes, the sizes measured, the SHA-256 of its weight sets."""
     network = case_sets.find(name)
     sets = network.weight_sets
     paths = {each: weights.weights_path(network, each) for each in sets} if isinstance(network, Network) else {}
@@ -140,8 +138,7 @@ def assemble(
     reports: list[Path],
     out: Path,
 ) -> None:
-    """Write a run's folder from the parts of each table and the profilers' own `reports`; `sizes` are those of each
-    network that was measured."""
+    """Write a run's folder from each table's parts and the profilers' `reports`; `sizes`: each network's."""
     ended = datetime.now(UTC)
     commit, dirty = version.commit()
     frames = {table: gather(table, paths) for table, paths in parts.items()}

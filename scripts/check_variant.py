@@ -189,8 +189,7 @@ def check(
 
 
 def time_left(timeout_s: float, spent: Path | None) -> float:
-    """What a file may take of the time that its submission may take on files that do not end: `spent` holds what others
-    took, a line each."""
+    """What a file may take of its submission's time on files that do not end; `spent`: what others took."""
     taken_s = sum(map(float, spent.read_text().split())) if spent and spent.exists() else 0.0
     return max(timeout_s - taken_s, min(timeout_s, LEAST_LIMIT_S))
 

@@ -66,8 +66,7 @@ def drawn_array(generator: Any, case: Case, name: str) -> Any:
 
 
 def call_layers(variant: Variant, layers: list[Case], arch: str, launches_file: Path) -> None:
-    """Call the variant twice on each layer, the second time for ncu; write each call's launches, which peers' are not
-    known of, to a file as JSON."""
+    """Call the variant twice on each layer, the second time for ncu; write each call's launches as JSON."""
     if variant.cuda_source is None:
         _ = variant.module  # PyTorch does not load after NVRTC, which exports clashing C++ symbols
     import cupy

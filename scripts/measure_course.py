@@ -31,8 +31,7 @@ def failed_row(case: Case, failure: VariantFailure) -> Row:
 
 
 def measure(variant: Variant, places: list[Case], sandboxed: bool) -> Iterator[tuple[Case, list[Row]]]:
-    """The samples of each layer and size in turn, or a row that says why there are none. Raises VariantFailure where
-    the file does not compile."""
+    """Each layer's and size's samples in turn, or why there are none. VariantFailure where it does not compile."""
     clock = Clock(ece408_gpu.device())
     built = ece408_gpu.link(variant, sandboxed)
     elsewhere: dict[str, str] = {}

@@ -119,8 +119,7 @@ def run_all(arguments: argparse.Namespace, variant: Variant, network: Network) -
 
 
 def run_in_sandbox(arguments: argparse.Namespace, variant: Variant, network: Network, shared: Row) -> Iterator[Row]:
-    """What `run_all` yields in the sandbox; a stranger may have said it. Raises VariantFailure where the process dies
-    or an answer does not fit."""
+    """What `run_all` yields in the sandbox, checked. Raises VariantFailure where it dies or answers wrongly."""
     fashion_mnist.load(network)  # what is not there yet cannot be written inside
     if variant.cpp_source:
         with checking.fault_context(variant, "compiled"):

@@ -166,8 +166,7 @@ def sanitize(variant: str, kernels: Path | None, tool: str, timeout_s: float) ->
 
 
 def verdict(out: str, err: str, status: int) -> dict[str, Any]:
-    """Columns of SANITIZER by what a tool and the program under it said: errors, status, reason. A finding outweighs
-    how the program ended."""
+    """errors, status and reason of SANITIZER by what a tool and the program said; a finding comes first."""
     lines = [line.removeprefix("=========").strip() for line in out.splitlines()]
     failed, counted = _TOOL_FAILED.findall(out), _ERRORS.search(out)
     errors = int(counted[1] or counted[2]) if counted else 0

@@ -28,8 +28,7 @@ LOW_ACCURACY = 0.63
 
 
 class TrainableNetwork(nn.Module):
-    """A network fed 0 to 255; the division by 255 is folded into its first weights when written, batch normalisation
-    once it is `folded`."""
+    """A network fed 0 to 255. What is written has the division by 255, and normalisation once `folded`, in it."""
 
     def __init__(self, network: networks.Network, folded: bool = False):
         super().__init__()

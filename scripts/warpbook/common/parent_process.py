@@ -10,8 +10,7 @@ SNAKEMAKE = "WARPBOOK_SNAKEMAKE"
 
 
 def end_with_snakemake() -> None:
-    """Have this process killed when its Snakemake dies, past the shell between them. Nothing happens to one that was
-    started by hand."""
+    """Have this process killed when its Snakemake dies, past the shell between them, if it has one."""
     pid = os.environ.get(SNAKEMAKE)
     if not pid:
         return

@@ -114,8 +114,7 @@ def nvprof_time(ns: float) -> str:
 
 
 def gnu_time(user_s: float, system_s: float, elapsed_s: float, max_rss_kib: int) -> str:
-    """The first line of GNU time's report: 13.16user 12.04system 0:11.76elapsed 214%CPU (0avgtext+0avgdata
-    2830016maxresident)k."""
+    """The first line of GNU time's report: 13.16user 12.04system 0:11.76elapsed 214%CPU (…)k."""
     minutes, seconds = divmod(elapsed_s, 60)
     cpu = 100 * (user_s + system_s) / elapsed_s
     return (

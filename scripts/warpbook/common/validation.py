@@ -36,8 +36,7 @@ def validate(model: type[Model], values: Mapping[str, Any], context: Any = None)
 
 
 def _replace_at(values: Any, place: tuple[int | str, ...], read: Callable[[str], Any]) -> Any:
-    """The same with the text at a place read, where it can be. A place may name a union's member, or say that a key
-    is meant."""
+    """The same with the text at a place read, where it can be; a place may name a union's member or a key."""
     if isinstance(values, dict):
         return {key: _replace_at(one, place[1:], read) if key == place[0] else one for key, one in values.items()}
     if isinstance(values, list):

@@ -35,8 +35,7 @@ class Milestone(_TermModel):
 
 
 class Performance(_TermModel):
-    """Points for the final file's op times, all layers added: all at `full_ms` or less, none above `none_ms`, linear
-    between."""
+    """Points for the final file's op times, layers added: all at `full_ms`, none above `none_ms`, else linear."""
 
     points: int | None = Field(None, gt=0)
     full_ms: float = Field(gt=0)

@@ -51,8 +51,7 @@ class SeriesPolicy(_ConfigModel):
 
 
 class ProgramRuns(_ConfigModel):
-    """How often the whole inference program is run at each size: `runs` times, or until `min_samples_timeout_s` is
-    spent."""
+    """How often the whole inference program is run at each size: `runs` times, or for `min_samples_timeout_s`."""
 
     runs: int = Field(ge=1, le=100)
     min_samples_timeout_s: float = Field(gt=0, le=3600)
@@ -303,8 +302,7 @@ class Config(_ConfigModel):
 
     @property
     def chosen_studies(self) -> dict[str, Study]:
-        """The studies that this command is about, by name; `all` are those that need no submission and are not wanted
-        by name alone."""
+        """The studies that this command is about; `all` are those that need no submission and no name."""
         every = (name for name, study in self.studies.items() if not (study.course or study.by_name))
         return {name: self.studies[name] for name in named_studies(self.study, every)}
 
@@ -325,8 +323,7 @@ class Config(_ConfigModel):
 
     @property
     def recorded_json(self) -> str:
-        """What a run records and a report is made by, as JSON: all but what other commands are about, and where
-        checks run."""
+        """What a run records and a report is made by, as JSON, without other commands' settings."""
         others = {"archive", "base", "head", "tolerance", "path", "submissions", "stream"}
         return self.model_dump_json(exclude={"sandbox", *others})
 

@@ -20,8 +20,7 @@ def for_configuration(config: Config) -> Context | None:
 
 @functools.cache
 def from_newest_run(network: str, layers: tuple[str, ...], images: int) -> Context | None:
-    """Of the newest archived run of a network: `BUILT_IN_COUNTERPARTS`, the fastest kernel and the fastest library.
-    None where it has no figure."""
+    """Of the newest archived run of a network: `BUILT_IN_COUNTERPARTS`, and the fastest kernel and library."""
     run, _ = catalog.find_newest(network)
     if run is None or run.gpu is None:
         return None

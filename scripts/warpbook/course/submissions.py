@@ -88,15 +88,13 @@ class SubmittedFolder:
 
 
 def submission_name(folder: Path) -> str:
-    """What a submission is called: the last name on its path that is not the course's layout's, as it can stand in a
-    file's name."""
+    """The last name on a submission's path that is not the layout's, as it can stand in a file's name."""
     parts = [part for part in folder.absolute().parts[1:] if part not in _OF_THE_LAYOUT]
     return _plain(parts[-1] if parts else "submission")
 
 
 def list_submissions(folder: Path) -> dict[str, Path]:
-    """The submissions in a folder, by name, with links, archives and files that are meant as one. Raises UserError where
-    there is none."""
+    """The submissions in a folder, by name, links and archives too. Raises UserError where there is none."""
     if not folder.is_dir():
         raise UserError(f"submissions: {folder} is no folder")
     named: dict[str, Path] = {}
@@ -299,8 +297,7 @@ def _rejection_reason(path: Path, most_bytes: int) -> str:
 
 
 def open_room(room: Path, name: str, folder: Path, shared: Mapping[str, Any]) -> None:
-    """Make, or bring up to date, the project of the submission in a folder. shared: what `shared_configuration`
-    says."""
+    """Make, or bring up to date, the project of the submission in a folder; see `shared_configuration`."""
     term = Term.model_validate(shared["studies"][shared["study"]]["course"])
     found = find(folder, term)
     for linked in _LINKED:
@@ -333,8 +330,7 @@ def _kernels(found: SubmittedFolder, term: Term) -> dict[str, bytes]:
 
 
 def shared_configuration(config: Config, context: Context | None = None) -> str:
-    """What a submission's project has of this one's configuration, as JSON: its study alone, and the `context` that
-    its report shows."""
+    """The part of this configuration for a submission, as JSON: its study, and the report's `context`."""
     study = config.studies[config.study]
     keys = {"study", "gpu", "gpus", "target", "sandbox", "profilers", "measuring"}
     kept = config.model_dump(mode="json", include=keys)
@@ -373,8 +369,7 @@ def _link(link: Path, target: Path) -> None:
 
 
 def _fill(folder: Path, content: Mapping[str, bytes]) -> None:
-    """Have a folder hold these files, by their paths in it, and no others; one that is as it should be keeps its
-    date."""
+    """Have a folder hold these files, by their paths in it, and no others; a file that is right keeps its date."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.rglob("*"):
         if path.is_file() and str(path.relative_to(folder)) not in content:

@@ -371,8 +371,7 @@ def _build_in_language(variant: Variant, arch: str) -> Build:
 
 
 def _assemble(name: str, ptx: str, shared_bytes: int, assembler: str) -> dict[str, Any]:
-    """What the assembler tells of a kernel by its PTX, with the shared memory that its language adds; its name alone
-    where there is no assembler."""
+    """What the assembler tells of a kernel by its PTX, with its language's shared memory; else its name alone."""
     program = assembler or ptxas()
     target = re.search(r"^\.target (sm_\w+)", ptx, re.MULTILINE)
     if program is None or target is None:

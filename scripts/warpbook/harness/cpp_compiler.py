@@ -125,8 +125,7 @@ def _fault_of_machine(status: int, words: str, folder: Path, in_time: bool, kill
 
 
 def declaration(problem: Problem, name: str, arguments: Sequence[Expression]) -> str:
-    """What stands before a variant's source: it compiles only where a function takes what it is passed, and links only
-    where it is."""
+    """What stands before a variant's source, so that only a function of the right type compiles and links."""
     taken = ", ".join(map(problem.c_type, arguments))
     return (
         f'\nextern "C" void {name}({taken});\n'

@@ -88,8 +88,7 @@ def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, limit
 def _results(
     variant: Variant, sandboxed: bool, folder: Path, library: Path, limit_s: float, ask: Ask, layer: Case
 ) -> list[Row]:
-    """The rows of a layer by its results alone. `ask` is called with the process of a right file, where that is there
-    anyhow, and a batch."""
+    """The rows of a layer by its results alone. `ask` gets a process with a right file, if any, and a batch."""
 
     def check_batch(bench: IsolatedBench, images: int, reverse: bool, tests: tuple[str, ...]) -> list[Row]:
         bench.reversed_order = reverse

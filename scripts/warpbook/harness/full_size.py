@@ -76,8 +76,7 @@ class Sparse:
 
 
 def check(variant: Variant, case: Case, sandboxed: bool, folder: Path, library: Path | None = None) -> Row:
-    """The row of a case at its size, compiled into `folder` unless its `library` is there. What is not the kernel's
-    fault is `unsupported`."""
+    """The row of a case at its size, compiled into `folder` or in `library`; others' faults are `unsupported`."""
     place = {"case": case.name, "size": case.size, "test": TEST}
 
     def row(status: str, reason: str) -> Row:

@@ -101,8 +101,7 @@ def nvtx_range(name: str) -> Iterator[None]:
 
 
 class GpuKernels:
-    """A variant's kernels as its launcher sees them, with its header's `constants`. `emulator.Kernels` is the same on
-    the host."""
+    """A variant's kernels as its launcher sees them, with its header's `constants`; `emulator.Kernels` alike."""
 
     def __init__(self, module: cupy.RawModule, constants: Mapping[str, int], symbols: Sequence[str] = ()):
         self._module = module
@@ -191,8 +190,7 @@ def load_kernels(variant: Variant, arch: str, kind: type[GpuKernels] = GpuKernel
 
 
 class ChannelsLast:
-    """A peer's operation on arrays in NHWC order, for callers who hold NCHW ones. Timers take the operation itself and
-    lay the arrays out before."""
+    """A peer's operation on arrays in NHWC order, for callers with NCHW; timers take the operation itself."""
 
     def __init__(self, operation: Operation):
         self.operation = operation

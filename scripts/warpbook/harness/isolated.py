@@ -142,8 +142,7 @@ class IsolatedBench(CpuBench):
         return kept, answer["launches"]
 
     def round_ms(self, how: str) -> dict[str, float]:
-        """Milliseconds of one round of a file of the course, on the arrays of the last call: `course` or `device`, as
-        `nvcc.Driver` takes them."""
+        """Milliseconds of a round of a course's file on the last call's arrays: `Driver.course` or `device`."""
         times = self.process.ask(None, do="time", how=how).get("times")
         if not isinstance(times, dict) or not times or not times.keys() <= {"op", "layer", "cold", "hot"}:
             raise self.process.invalid_answer()

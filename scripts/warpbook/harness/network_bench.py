@@ -46,8 +46,7 @@ class NetworkData:
 
 
 def compile_cubin(implementation: Implementation, arch: str) -> bytes | None:
-    """An implementation's kernels compiled for an architecture; None where it has none. Raises VariantFailure where
-    they need another."""
+    """An implementation's kernels compiled for an architecture, if it has any; VariantFailure if for another."""
     if implementation.cuda_source is None:
         return None
     header = implementation.header

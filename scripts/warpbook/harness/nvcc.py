@@ -169,8 +169,7 @@ class Driver:
         return bytes(self._library.warpbook_said()).decode(errors="replace")
 
     def course(self, case: Case, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> dict[str, float]:
-        """Op Time and Layer Time of one layer run as the course's program does, in milliseconds: `op`, `layer`. Raises
-        VariantFailure."""
+        """Op Time and Layer Time of a layer run as the course's program does, in milliseconds: `op`, `layer`."""
         times = self._call(self._library.warpbook_course, case, x, w, y)
         return {"op": times[0], "layer": times[1]}
 
@@ -180,8 +179,7 @@ class Driver:
         return {}
 
     def device(self, case: Case, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> dict[str, float]:
-        """The device's milliseconds for `conv_forward_gpu`: `cold` and, where its data fit, `hot`. Raises
-        VariantFailure."""
+        """The device's milliseconds for `conv_forward_gpu`: `cold` and, where its data fit, `hot`."""
         times = self._call(self._library.warpbook_device, case, x, w, y, ctypes.c_double(HOT_WITHIN))
         return {state: time_ms for state, time_ms in zip(("cold", "hot"), times, strict=True) if time_ms >= 0}
 

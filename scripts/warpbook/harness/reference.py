@@ -64,8 +64,7 @@ class Difference:
 
 
 def magnitudes(case: Case, inputs: Mapping[str, Any], xp: Any) -> dict[str, Any]:
-    """The natural unit of each output's rounding error: what `magnitude` of the problem says, else the reference of the
-    inputs' absolute values."""
+    """The unit of each output's rounding error: the problem's `magnitude`, else the reference of absolute inputs."""
     if hasattr(case.problem.module, "magnitude"):
         return problem.compute(case, inputs, xp, "magnitude")
     return problem.compute(case, {name: abs(problem.widen(values, xp)) for name, values in inputs.items()}, xp)
@@ -137,8 +136,7 @@ def unit_error(case: Case, variant: Variant) -> float:
 
 
 def outputs(network: Network, parameters: dict[str, np.ndarray], images: np.ndarray) -> np.ndarray:
-    """What a network gives for images (n, channels, height, width) of 0 to 255, everything in float64: logits (n, 10),
-    or a workload's maps."""
+    """A network's float64 results for images (n, channels, height, width) of 0 to 255: logits (n, 10), or maps."""
     x = fashion_mnist.normalize(images, network, np.float64)
     for step in network.steps:
         layer = step.layer

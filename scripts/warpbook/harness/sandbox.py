@@ -82,8 +82,7 @@ def gpu_unavailable_reason() -> str:
 
 
 def why_absent(setting: str, device: str) -> str:
-    """Why code for a device, cpu, emulator or gpu, has no sandbox though the setting asks for one; empty where it has
-    one, or none is asked for."""
+    """Why code for a device (cpu, emulator, gpu) lacks a sandbox that was asked for; empty where it does not."""
     if device != "gpu":
         return unavailable_reason() if setting != "none" else ""
     return gpu_unavailable_reason() if setting == "all" else ""

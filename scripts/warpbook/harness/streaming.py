@@ -124,8 +124,7 @@ def gpu_chunk(network: Network) -> int:
 
 
 def open_lanes(variant: Variant, network: Network, weight_set: str, images: int) -> list[Lane]:
-    """The lanes of a worker, each tried once. Raises UserError where the variant cannot, or its chunk needs more than
-    POOL_BYTES."""
+    """A worker's lanes, each tried once. UserError where the variant cannot, or chunks exceed POOL_BYTES."""
     parameters = weights.load(network, weight_set)
     on_gpu = variant.device == "gpu" and not inference.runs_whole_network(variant, network)
     chunk = min(images, gpu_chunk(network) if variant.device == "gpu" else CPU_CHUNK)

@@ -258,8 +258,7 @@ def infer(
 
 
 def main() -> None:
-    """Answer requests until there are no more. Arguments: the socket, what it runs on, the variant, its folder, its
-    library if any."""
+    """Answer requests. Arguments: the socket, what it runs on, the variant, its folder, its library if any."""
     number, how, name, folder, *library = sys.argv[1:]
     say_ready(int(number))
     variant = variants.read(name, Path(folder))

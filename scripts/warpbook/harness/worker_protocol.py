@@ -26,8 +26,7 @@ class Layout(NamedTuple):
 
 
 def layout(arrays: Sequence[tuple[Sequence[int], str]], outputs: int) -> Layout:
-    """Of arrays by shape and NumPy's name of their type, the last `outputs` of them outputs. What a call returns is
-    float64."""
+    """Of arrays by shape and NumPy's name of their type, the last `outputs` of them outputs, float64 as results."""
     places = [0]
     sizes = [nbytes(*one) + 2 * GUARD_BYTES for one in arrays]
     sizes += [8 * math.prod(shape) for shape, _ in arrays[len(arrays) - outputs :]]

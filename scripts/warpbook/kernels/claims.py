@@ -53,8 +53,7 @@ class _ClaimModel(BaseModel):
 
 
 class Amount(_ClaimModel):
-    """How much: shares of the baseline's value, or a `count` that is met within 2 %. A bare share is `at_least`; with
-    `stays` it is `at_most`."""
+    """How much: shares of the baseline's value, bare `at_least` (with `stays` `at_most`), or a `count` within 2 %."""
 
     at_least: Share = 0.0
     at_most: Share | None = None

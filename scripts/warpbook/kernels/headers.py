@@ -106,8 +106,7 @@ class Header(BaseModel):
     )
 
     def architecture_reason(self, arch: str) -> str:
-        """Which architecture it needs in place of one such as sm_75; empty where that one will do. sm_90a has
-        instructions that no later one has."""
+        """Which architecture it needs in place of one such as sm_75; empty if that will do. sm_90a serves no later one."""
         least, own = self.least_arch.removesuffix("a"), self.least_arch.endswith("a")
         if not least or arch == least or (not own and _generation(arch) >= _generation(least)):
             return ""
@@ -283,8 +282,7 @@ class Header(BaseModel):
         return tuple(launches.argument_value(text, names, arrays) for text in listed)
 
     def calls(self, case: Case, kernel: str) -> list[Call]:
-        """The launches for a case, of `kernel` where it names none. Raises ValueError naming key, expression and reason
-        where there is none."""
+        """The launches for a case, of `kernel` if named. ValueError naming key, expression and reason if none."""
         arrays = self.arrays(case.problem)
         cleared = [Call("", (name,), launches.Shape((), (), 0)) for name in self.clear]
         if self.steps or self.loop:

@@ -23,8 +23,7 @@ class Compiled(NamedTuple):
 
 @dataclass(frozen=True)
 class Language:
-    """A language: its name, what pip installs for it, and the variables that have it compute on a CPU; none where it
-    cannot."""
+    """A language: its name, what pip installs for it, and the variables that have it compute on a CPU, if it can."""
 
     name: str
     package: str

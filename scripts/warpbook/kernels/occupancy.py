@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SmLimits:
-    """What one multiprocessor of an architecture holds and does in a cycle (CUDA C++ Programming Guide); tensor rates
-    are dense."""
+    """What a multiprocessor holds and does in a cycle (CUDA C++ Programming Guide); tensor rates are dense."""
 
     warps: int
     blocks: int

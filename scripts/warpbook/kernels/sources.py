@@ -36,8 +36,7 @@ _UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>)::")
 
 @dataclass(frozen=True)
 class Source:
-    """One source file: its header (the first comment, or the docstring), the code after it, and why it cannot be
-    used, if so."""
+    """One source file: its header (first comment, or docstring), the code after it, and why it cannot be used."""
 
     header: str
     code: str

@@ -29,8 +29,7 @@ def _busy_s(processors: set[int]) -> float | None:
 
 
 class LoadMeter:
-    """Processors that others kept busy from one question to the next, of those that this process may use, and whether
-    that was in the way."""
+    """Processors that others kept busy since it was last asked, of those that this process may use."""
 
     def __init__(self, tolerated: float):
         """`tolerated`: processors that others may always take."""

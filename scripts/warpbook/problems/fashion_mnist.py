@@ -128,8 +128,7 @@ def _middles(old: int, new: int) -> tuple[slice, slice]:
 
 
 def fit(images: np.ndarray, network: Network) -> np.ndarray:
-    """Images (count, 28, 28) as a network's (count, height, width), uint8; a thousand at a time, for resizing takes
-    float64."""
+    """Images (count, 28, 28) as a network's (count, height, width), uint8; by thousands, as resizing takes float64."""
     fit = {"bilinear": resize, "pad": pad}[network.input.resizing]
     parts = [images[start : start + 1000] for start in range(0, len(images), 1000)]
     return np.concatenate([fit(part, *network.image) for part in parts])

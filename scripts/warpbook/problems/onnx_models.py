@@ -309,8 +309,7 @@ def batch_norm(
 
 
 def fold_into(parameters: dict[str, np.ndarray], layer: str, scale: Any, shift: np.ndarray) -> None:
-    """Multiply a layer's outputs by `scale` and add `shift`, one number each for an output or for all, by its own weight
-    and bias, in float64."""
+    """Multiply a layer's outputs by `scale` and add `shift`, one for all or each, by its weights, in float64."""
     w = parameters[f"{layer}.weight"].astype(np.float64)
     bias = parameters.get(f"{layer}.bias", np.zeros(len(w))).astype(np.float64)
     by_output = np.broadcast_to(scale, len(w)).reshape(-1, *[1] * (w.ndim - 1))

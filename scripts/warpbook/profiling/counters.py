@@ -227,8 +227,7 @@ UNITS = {
 
 
 def nearest_peak(launch: CountedLaunch) -> str:
-    """The counter of the unit nearest its peak; empty where a counter is missing. Pipes that are as busy as issue are
-    busy with whatever is issued."""
+    """The counter of the unit nearest its peak, pipes as busy as issue aside; empty where one is missing."""
     used = {metric: launch.values[metric] for metric in UNITS if metric != ISSUE and metric in launch.values}
     if len(used) < len(UNITS) - 1:
         return ""

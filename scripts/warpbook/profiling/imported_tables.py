@@ -80,8 +80,7 @@ def describe_file(path: Path, profile: Profile) -> File:
 
 
 def imported_for_study(folder: Path) -> tuple[ImportedTables, ...]:
-    """What was imported for a study into its folder, by variant and size; nothing without a folder. UserError names a
-    damaged record."""
+    """What was imported for a study, by variant and size. UserError names a damaged record."""
     found = []
     for path in folder.glob(f"*/{RECORD}"):
         try:

@@ -85,8 +85,7 @@ _OTHER_TABLES = (
 
 
 def read(path: Path, lines: tuple[int, int] | None = None) -> Profile:
-    """The profile in a file; of a text only `lines`, (first, last) from 1. UserError, naming file, line and reason, for
-    whatever is not read whole."""
+    """The profile in a file; of a text only `lines`, (first, last). UserError with file, line and reason."""
     origin = str(path)
     if not path.is_file():
         raise UserError(f"{origin} is {'no regular file' if path.exists() else 'not there'}")

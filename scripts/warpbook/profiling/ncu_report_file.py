@@ -15,8 +15,7 @@ _NO_COUNTERS = ("device__attribute_", "breakdown:", "group:")
 
 
 def read(path: Path, origin: str) -> Profile | None:
-    """The counters of every kernel in a report in base units, None where the package is not installed. UserError where
-    it finds no kernel."""
+    """Counters of every kernel in a report in base units; None without the package. UserError without kernels."""
     try:
         package = importlib.import_module("ncu_report")
     except ImportError:

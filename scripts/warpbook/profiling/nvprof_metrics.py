@@ -99,8 +99,7 @@ def text_parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[P
 
 
 def _is_part_of_a_table(line: str) -> bool:
-    """Whether a line is the rest of a counter's, with its number of launches, its name and three values, or names a
-    kernel or a device."""
+    """Whether a line is the rest of a counter's (launches, name, three values), or names a kernel or device."""
     words = line.split()
     counted = any(a[-1].isdecimal() and re.fullmatch(r"[\w.]+", b) for a, b in pairwise(words[:-3]))
     return (counted and re.search(r"\d", words[-3]) is not None) or "Kernel:" in line or "Device " in line

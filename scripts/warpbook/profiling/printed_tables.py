@@ -202,8 +202,7 @@ def _columns(table: ProfilerTable) -> Callable[[str], list[str]]:
 
 
 def _row(table: ProfilerTable, lines: Sequence[str], place: int) -> tuple[list[str], int]:
-    """The cells of the row that begins at a place, and how many lines it takes: a quoted cell may hold line ends.
-    csv.Error where they are no row."""
+    """The cells of the row at a place, and its lines: quoted cells may hold line ends. csv.Error where it is none."""
     taken = 1
     if table.kind == "other":
         return [lines[place]], taken

@@ -394,8 +394,7 @@ def summary_rows(tool: str, share_of: str, rows: Iterable[SumRow], kind: str = "
 
 
 def sums(tool: str, groups: Iterable[tuple[str, str, int, int, int, int]]) -> list[Row]:
-    """Rows of SUMMARIES from (kind, name, calls, total, least, most in ns); shares are of `activity_group` each
-    kind."""
+    """Rows of SUMMARIES from (kind, name, calls, total, least, most in ns); shares are of each `activity_group`."""
     merged: dict[tuple[str, str], tuple[int, int, int, int]] = {}
     for kind, name, *new in groups:
         calls, total, least, most = merged.get((kind, name), (0, 0, new[2], new[3]))

@@ -168,8 +168,7 @@ class Comparison:
 
     @cached_property
     def _times(self) -> list[dict[ComparedPlace, list[np.ndarray]]]:
-        """Op times of both runs, in ms, a series for each layer; places without a sound series on every layer left
-        out."""
+        """Op times of both runs, in ms, a series for each layer; only places with a sound series on every layer."""
         return [series_by_place(run, self.networks) for run in (self.base, self.head)]
 
     @cached_property

@@ -215,8 +215,7 @@ def write_untrusted_pdf(document: str, target: Path, cited: Iterable[Run] = ()) 
 
 
 def within_limits(work: Callable[[], None]) -> None:
-    """Do work on strangers' words in a process with limits on memory and time. Raises LayoutLimit, or what the work
-    raises."""
+    """Work on strangers' words in a process of limited memory and time. Raises LayoutLimit, or what the work does."""
 
     def produce() -> Iterator[None]:
         tempfile.tempdir = str(folder)  # where WeasyPrint leaves what it does not take away when it is ended
@@ -236,8 +235,7 @@ def within_limits(work: Callable[[], None]) -> None:
 
 
 def write_pdf(document: str, target: Path, cited: Iterable[Run] = ()) -> None:
-    """Write HTML as a tagged PDF that holds the tables of the runs `cited`. Raises UserError where WeasyPrint
-    complains."""
+    """Write HTML as a tagged PDF that holds the tables of the runs `cited`. UserError where WeasyPrint complains."""
     with _raise_complaints():
         pages = _pages(document)
         pages.write_pdf(target, finisher=_finish, pdf_variant=VARIANT, attachments=attachments(cited))

@@ -169,8 +169,7 @@ def submission_html(ev: Evidence, made: datetime, commit: str, dirty: bool | Non
 
 
 def split_columns(parts: tuple[DocumentPart, ...]) -> tuple[list[dict[str, Any]], ...]:
-    """The headings of parts in COLUMNS columns of about one height; to have the stylesheet balance them would lay them
-    out many times."""
+    """Headings of parts in COLUMNS columns of one height; the stylesheet would lay them out many times."""
     entries = [entry for part in parts for entry in part.headings]
     above = [sum(map(_height, entries[:place])) for place in range(len(entries) + 1)]
     ends = [
@@ -214,8 +213,7 @@ def link_targets(document: str) -> set[str]:
 
 
 def rewrite_links(file: str, document: str, there: set[str]) -> str:
-    """A document whose links to what only its companion holds, of the places `there`, lead there: see
-    `pdf.COMPANION`."""
+    """A document whose links to the places `there`, which only its companion holds, lead there: `pdf.COMPANION`."""
     beyond = there - element_ids(document)
 
     def rewrite_link(link: re.Match[str]) -> str:

@@ -54,8 +54,7 @@ class Headline:
 
 @dataclass(frozen=True)
 class MeasuredVariant:
-    """A variant in one run. bound: its time over the least that the GPU allows the direct method in FP32, None where
-    unknown."""
+    """A variant in one run. bound: its time over the GPU's least for the direct method in FP32, if known."""
 
     name: str
     peer: bool
@@ -153,8 +152,7 @@ class History:
         return self._held[id(run)]
 
     def _series(self, run: Run, network: str, device: str, size: int) -> dict[str, Series]:
-        """Op times of each variant, a series for each layer, in the record's order; of those on every layer that any is
-        on."""
+        """Op times of each variant that is on every layer, a series for each, in the record's order."""
         here = {
             place.variant: series
             for place, series in self._places(run).items()

@@ -41,8 +41,7 @@ def answers(submitted: SubmissionEvidence, name: str) -> Answers:
 
 
 def read(name: str, questions: int, folder: Path = FOLDER, pictures: bool = True) -> Answers:
-    """The answers on one file of a submission, its `pictures` drawn or told by their words; empty where nobody wrote
-    any."""
+    """The answers on one file of a submission, its `pictures` drawn or told by their words; empty if none."""
     path = folder / f"{name}.md"
     if not path.exists():
         return Answers()

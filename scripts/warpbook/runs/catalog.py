@@ -122,8 +122,7 @@ def open_run(path: Path) -> Run:
 
 
 def archived_paths(folder: Path | None = None) -> list[Path]:
-    """Paths of the archived runs of a folder, else of the project and then of the library, without the archives of the
-    profilers' files."""
+    """Paths of archived runs of a folder, else of project and library, without the profilers' archives."""
     folders = [folder] if folder else [ARCHIVES, *twin(PROJECT / ARCHIVES)]
     there = {path.name: path for each in reversed(folders) for path in each.glob("*.zip")}
     return [there[name] for name in sorted(there) if not name.endswith(".profiles.zip")]
@@ -152,8 +151,7 @@ def gpu_runs(folder: Path | None = None) -> list[Run]:
 
 
 def runs_of_other_models(run: Run, network: str, folder: Path | None = None) -> list[Run]:
-    """The newest sound archived run of each GPU model other than a run's, with a network of the same shapes, timed
-    under the same protocol."""
+    """The newest sound run of each other GPU model, of a network of these shapes and the same protocol."""
     found: dict[str, Run] = {}
     for other in reversed(gpu_runs(folder)):
         name = other.device_name("gpu")

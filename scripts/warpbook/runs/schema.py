@@ -41,8 +41,7 @@ csv.field_size_limit(1 << 24)  # a program's output or a compiler's log can be l
 
 
 def formula_safe(text: str) -> str:
-    """A cell's text with an apostrophe before it where a spreadsheet would run it, or where `without_mark` would take
-    one away."""
+    """A cell's text, after an apostrophe where a spreadsheet would run it or `without_mark` would take one away."""
     return f"'{text}" if _FORMULA.match(text) else text
 
 
@@ -136,8 +135,7 @@ class Column:
         return value
 
     def values(self, texts: Sequence[str]) -> list[Any] | None:
-        """The values of many cells at once, which is several times faster than one by one; None where that cannot tell
-        whether all are in order."""
+        """The values of many cells at once, which is faster; None where that cannot tell whether all are in order."""
         if self.dtype == "string":
             return list(texts) if self.most == math.inf or max(map(len, texts)) <= self.most else None
         if self.dtype == "bool":
@@ -258,8 +256,7 @@ class Table:
         return {name: column.dtype.replace("string", "object") for name, column in self.columns.items()}
 
     def rows(self, path: str | Path) -> list[Row]:
-        """The rows of a small file, checked alike, without pandas, whose import costs a short program more than its
-        work."""
+        """The rows of a small file, checked alike, without pandas, which takes long to import."""
         values = self._read_columns(path, str(path))
         return [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
 

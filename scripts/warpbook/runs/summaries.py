@@ -53,8 +53,7 @@ def drop_nan(times_ms: np.ndarray) -> np.ndarray:
 
 
 def series_median(times_ms: np.ndarray) -> Estimate | None:
-    """The median of a series' sound times, with its interval: a run's table and every report hold this one. None where
-    no time is sound."""
+    """The median of a series' sound times, if any, with its interval: runs and reports hold this one."""
     sound = drop_nan(times_ms)
     return statistics.median(sound) if len(sound) else None
 

@@ -459,8 +459,7 @@ def place(problem: str, cases: str, case: str = "") -> dict[str, str]:
 
 
 def with_places(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """A table's rows with what their `case` is made of: `network`, a study's name where there is none, and `layer`, empty
-    for a whole network."""
+    """A table's rows with their `case`: `network`, or a study's name, and `layer`, empty for a whole network."""
     if "case" not in frame:
         return frame
     parts = {case: str(case).partition("/") for case in frame.case.unique()}
@@ -469,8 +468,7 @@ def with_places(frame: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def first_failure(correctness: Iterable[Mapping[Any, Any]]) -> dict[str, str] | None:
-    """status and reason of the first test that failed in rows of CORRECTNESS, unsupported layers aside; None where a
-    variant may be measured."""
+    """status and reason of the first failed test in rows of CORRECTNESS, unsupported layers aside, if any."""
     for row in correctness:
         if not row["ok"] and row["status"] != "unsupported":
             return {"status": row["status"], "reason": row["reason"]}

@@ -37,8 +37,7 @@ def program(name: str) -> str:
 
 
 def inputs_for(program: str, device: str = "", presenting: bool = False) -> list[str]:
-    """Files beside a program of `scripts/` that decide what it makes on a device; `presenting` modules only where
-    people read it."""
+    """Files beside a program of `scripts/` that decide what it makes; `presenting` ones where people read."""
     without = ELSEWHERE.get(device, set()) | (set() if presenting else set(PRESENTING))
     return _paths(SCRIPTS / program, frozenset(without))
 

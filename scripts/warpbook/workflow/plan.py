@@ -22,8 +22,7 @@ from warpbook.workflow.streams import Stream
 
 @dataclass(frozen=True)
 class GpuSource:
-    """Where a study's GPU figures come from: `live` here, an `archived` run, or nowhere, and the sentence that says
-    why."""
+    """Where a study's GPU figures come from: `live` here, an `archived` run, or nowhere; and a sentence why."""
 
     device: Device | None
     archived: Run | None
@@ -60,8 +59,7 @@ class Plan:
 
     @cached_property
     def gpus(self) -> int:
-        """How many GPUs of a host its jobs are shared out over. Raises UserError where fewer of one model are visible,
-        or nobody can tell."""
+        """How many GPUs of a host share its jobs. UserError where fewer of one model are visible, or unknown."""
         if not self.device:
             return 1
         if not self.remote_target:
@@ -127,8 +125,7 @@ class Plan:
         return next((cases for cases in self.case_sets if variant in self.problem_variants(cases)), "")
 
     def variants_for(self, network: str, device: str) -> list[str]:
-        """Variants of a device that any chosen study wants of a set of cases, baselines first. On a GPU a run of all
-        studies holds every variant."""
+        """Variants of a device that any chosen study wants of cases, baselines first; for a GPU and all studies all."""
         wanted: set[str] = set()
         for name, study in self.config.chosen_studies.items():
             if self.config.case_set_name(name) == network:
@@ -147,8 +144,7 @@ class Plan:
         ]
 
     def course_files(self, network: str) -> list[str]:
-        """Files of the course that compute a network's layers, whether or not a study lists them: a study lists what it
-        compares."""
+        """Files of the course that compute a network's layers, whether or not a study lists them."""
         layers = self.config.case_set(network).cases
         return [
             name
@@ -254,8 +250,7 @@ class Plan:
 
     @cached_property
     def gpu_sources(self) -> dict[str, GpuSource]:
-        """Where each chosen study's GPU figures come from. Raises UserError where a demanded device or run is not
-        there."""
+        """Where each chosen study's GPU figures come from. UserError where a demanded device or run is not there."""
         return {name: self._gpu_source(name, study) for name, study in self.config.chosen_studies.items()}
 
     def _gpu_source(self, name: str, study: Study) -> GpuSource:
@@ -367,8 +362,7 @@ def _with_wanted_variants(every: Plan) -> Plan:
 
 
 def build(config: Config, known: dict[str, Variant] | None = None) -> Plan:
-    """The plan for a configuration: on this machine's device, or on the one that `target` promises. `known` are the
-    variants, where discovered."""
+    """The plan for a configuration: on this machine's device, or `target`'s. `known`: the variants, if discovered."""
     known = variants.discover() if known is None else known
     if config.target is None:
         found = cuda_devices.visible_devices()

@@ -65,8 +65,7 @@ class Targets:
         return "gpu" in self.plan.devices
 
     def places(self, device: str, programs: bool = False) -> list[str]:
-        """Places of a device that this command measures, or, for `programs`, those whose whole programs are run, which
-        need weights."""
+        """Places of a device that this command measures; for `programs`, those with weights, to run whole programs."""
         return [
             f"{network}/{variant}"
             for network in self.plan.case_sets

@@ -282,8 +282,7 @@ def _exact(before: float, after: float) -> Estimate:
 
 
 def verdict_reason(claim: Claim, change: Estimate, still: float) -> str:
-    """What a figure after over before says of a claim's direction and amount: HELD, SHORT, REFUTED or OPEN. A change of
-    less than `still` is none."""
+    """What `after` over `before` says of a claim: HELD, SHORT, REFUTED or OPEN. Below `still` is no change."""
     least, most = claim.by.at_least, claim.by.at_most
     if claim.change == "stays":
         return _locate_interval(change, 1 - (most or 0.0), 1 + (most or 0.0), 0.0, math.inf)

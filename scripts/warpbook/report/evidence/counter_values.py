@@ -59,8 +59,7 @@ class CounterValues:
         return frame if variants is None else frame[frame.variant.isin(variants)]
 
     def stale(self, variant: str) -> str:
-        """Why readings of a variant in an older run, which counters are taken from, are not shown; empty for one of
-        another reason."""
+        """Why an older run's counters of a variant are not shown; empty where that is another run's matter."""
         older = self._selection.from_older_run.get(tables.COUNTERS)
         known = self._scope.plan.variants.get(variant)
         reason = self._selection.stale(known, older) if older and known else ""

@@ -24,8 +24,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 class _Lack(NamedTuple):
-    """What has no figure on one layer (empty for all) at one size (None for all). kinds: of time; empty for all.
-    reasons: alike but for numbers."""
+    """What has no figure on a layer, at a size, of these kinds (empty, None: all); reasons alike but for numbers."""
 
     layer: str
     size: int | None

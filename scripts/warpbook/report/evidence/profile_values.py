@@ -30,8 +30,7 @@ class ProfileRow:
 
 @dataclass(frozen=True)
 class KernelLaunches:
-    """Launches of one kernel of a profiled program in one shape. static_bytes: the compiler's, known for our kernels
-    alone."""
+    """Launches of one kernel of a profiled program in one shape. static_bytes: None for others' kernels."""
 
     name: str
     grid: str
@@ -72,8 +71,7 @@ class ProfileValues:
 
     @cached_property
     def traced(self) -> dict[tuple[str, str, int], pd.DataFrame]:
-        """What each profiler saw of each program with the network's first weights, by (tool, variant, size), in order
-        of start."""
+        """Each profiler's view of each program with the first weights, by (tool, variant, size), by start."""
         return self.by_weights[""]
 
     @cached_property
@@ -87,8 +85,7 @@ class ProfileValues:
         return next((tool for tool in available_profilers.TRACERS if tool in tools), "")
 
     def events(self, variant: str, size: int, tool: str | None = None, weights: str = "") -> pd.DataFrame:
-        """Events of one program, as `tracer` saw them unless another tool is named. weights: a weight set besides the
-        network's first."""
+        """Events of one program, as `tracer` or another tool saw them. weights: a set besides the first."""
         traced = self.by_weights.get(weights, {}) if weights else self.traced
         return traced.get((tool or self.tracer, variant, size), self._nothing)
 

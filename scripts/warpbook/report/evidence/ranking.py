@@ -25,8 +25,7 @@ class Ranking:
 
     @cached_method
     def measured_variants(self, device: str, peers: bool | None = None) -> list[Variant]:
-        """Variants of a device with a sound op time for every layer at the largest size; peers only, or none, when
-        told."""
+        """Variants of a device with a sound op time for every layer at the largest size; peers only, or none."""
         largest = self._scope.largest
         return [
             variant

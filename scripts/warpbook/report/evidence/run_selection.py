@@ -124,8 +124,7 @@ class Selection:
         return list(whole_networks.discover().values())
 
     def implementations(self, run: Run) -> list[str]:
-        """Names of the implementations of whole networks that a run checked on the study's, and whose figures there are
-        not stale."""
+        """Implementations of whole networks checked on the study's whose figures are not stale."""
         checks = whole_network_rows(run.table(tables.CORRECTNESS))
         names = {*checks.variant[checks.network == self._scope.network.name]}
         return [
@@ -133,8 +132,7 @@ class Selection:
         ]
 
     def usable(self, device: str, run: Run | None = None) -> list[str]:
-        """Names of the variants that the study compares on a device and whose figures, those in `run` where one is
-        named, are not stale."""
+        """Names of the study's variants on a device whose figures, those in `run` if named, are not stale."""
         return [variant.name for variant in self._scope.compared_variants(device) if not self.stale(variant, run)]
 
     def rows(self, table: Table) -> pd.DataFrame:

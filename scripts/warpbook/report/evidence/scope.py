@@ -94,8 +94,7 @@ class Scope:
         return run.device_name(device) if run else "no GPU"
 
     def compared_variants(self, device: str) -> list[Variant]:
-        """Variants of a device that the study compares, baselines first; none of the CPU where its figures are not
-        asked for."""
+        """Variants of a device that the study compares, baselines first; of the CPU only if asked for."""
         if device == "cpu" and self.missing_reason("cpu"):
             return []
         names = self.plan.with_baselines(self.study.variants or self.plan.computing(self.network.name))

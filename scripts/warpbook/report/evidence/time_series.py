@@ -31,8 +31,7 @@ NO_RATIO = "no ratio"
 
 @dataclass(frozen=True)
 class Speedup:
-    """Time of one variant over another's. Of two that were measured separately the interval holds the drift between
-    jobs."""
+    """Time of one variant over another's. Where they were measured separately, the interval holds the drift."""
 
     ratio: Estimate
     paired: bool
@@ -40,8 +39,7 @@ class Speedup:
 
     @property
     def doubt(self) -> str:
-        """Why no number is quoted: too few samples, or an interval, any drift between jobs within it, that is too
-        wide. Empty where one is."""
+        """Why no number is quoted: too few samples, or too wide an interval; empty where one is."""
         if self.ratio.n < FEWEST:
             return "one sample" if self.ratio.n == 1 else f"{units.number_word(self.ratio.n)} samples"
         if self.ratio.high <= WIDEST * self.ratio.low:  # of no interval, neither compares
@@ -60,8 +58,7 @@ class Speedup:
 
     @property
     def substitute(self) -> str:
-        """The same for a sentence, with what it rests on: 16× to 30×† n 6, no ratio from two samples, inconclusive
-        (interval [0.72, 1.41])."""
+        """For a sentence: 16× to 30×† n 6, no ratio from two samples, inconclusive (interval [0.72, 1.41])."""
         short = self.short_substitute
         if short == INCONCLUSIVE:
             return f"{short} ({self.doubt})"
@@ -159,8 +156,7 @@ class Times:
         return statistics.sum_of_medians(series) if series else None
 
     def _pairs(self, variant: str, over: str, layer: str, size: int, kind: str) -> tuple[Series, Series] | None:
-        """(`over`'s times, variant's times) of the same rounds of one's job, whose baseline is the other; None where
-        there are none."""
+        """(`over`'s times, variant's times) of the same rounds of one's job; None where there are none."""
         state = self._quoted_state(variant)
         for job in (variant, over):
             mine, theirs = (self._series(name, layer, size, kind, state, job=job) for name in (variant, over))

@@ -127,8 +127,7 @@ def case_title(ev: Evidence, case: Case) -> str:
 
 
 def case_panels(ev: Evidence, row_in: float) -> tuple[Figure, list[Axes]]:
-    """A figure and a panel with a title for each case of a report, in rows of so many inches, or less where a page has no
-    room for them."""
+    """A figure and a titled panel for each case of a report, in rows of so many inches or what a page allows."""
     count = len(ev.layers)
     columns = count if count <= MOST_BESIDE else ROW_OF_MANY
     rows = -(-count // columns)

@@ -54,8 +54,7 @@ def op_times(ev: Evidence) -> str:
 
 
 def axis_end(times: list[float]) -> float:
-    """Where an axis of times ends: behind the slowest and its number, or, where that is FAR behind the next, behind
-    this one."""
+    """Where an axis of times ends: behind the slowest and its number, or the next where that is FAR behind."""
     slowest, *others = sorted(times, reverse=True)
     return 1.22 * (others[0] if others and slowest > FAR * others[0] else slowest)
 
@@ -89,8 +88,7 @@ def times_by_size(ev: Evidence, variants: list[Variant], bound: bool) -> str:
 
 
 def streams(ev: Evidence, over: Callable[[Row], str]) -> str:
-    """Time against images streamed, logarithmic both ways, for each variant and what it ran `over`: in whole, and past
-    the workers' start."""
+    """Time against images streamed, logarithmic, for each variant and what it ran `over`: whole, and past its start."""
     figure = Figure(figsize=(style.WIDTH_IN, 2.6), layout="constrained")
     axes = figure.subplots()
     lines: dict[tuple[str, str], list[Row]] = {}

@@ -21,8 +21,7 @@ Calls = dict[str, CountedCall]  # a variant's counted calls by layer
 
 
 def cause_sentence(ev: Evidence, best: Variant) -> str:
-    """How many instructions the best kernel saves and which unit is its busiest, without a full stop; empty where no
-    counters of it were read."""
+    """How many instructions the best kernel saves, and its busiest unit; empty without counters."""
     naive, after = ev.ranking.naive, _calls(ev, best)
     if not after:
         return ""

@@ -66,8 +66,7 @@ def _lines(row: tuple[Cell, ...]) -> int:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture, its words for those who do not see it, and its caption. classes: `timeline` for one that a browser
-    zooms."""
+    """A picture, its words for those who do not see it, its caption. classes: `timeline` if browsers zoom it."""
 
     id: str
     svg: str

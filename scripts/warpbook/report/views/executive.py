@@ -208,8 +208,7 @@ def _error_against_direct(ev: Evidence, best: Variant) -> str:
 
 
 def _changes_since(ev: Evidence) -> str:
-    """What changed of the study's GPU kernels since the run archived before, of this GPU model; empty where nothing
-    did."""
+    """What changed of the study's GPU kernels since the last archived run of this GPU model; else empty."""
     assert ev.gpu_run is not None  # of which the best kernel is
     before = catalog.earlier_runs_of_model(ev.gpu_run, ev.network.name)
     if not before:

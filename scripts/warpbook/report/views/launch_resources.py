@@ -22,8 +22,7 @@ class Resources:
 
 
 def main_kernel_resources(ev: Evidence, variant: str) -> Resources | None:
-    """Of the kernel that took most of the profiled program, else the header's; None for peers, failures, and where it
-    was not built."""
+    """Of the program's longest kernel, else the header's; None for peers and what is not built."""
     kernels = ev.builds.kernels(variant)
     main = ev.profiles.main_kernel(variant, set(kernels.kernel)) or ev.plan.variants[variant].kernel
     of_main = kernels[kernels.kernel == main.partition("<")[0]]
@@ -35,8 +34,7 @@ def main_kernel_resources(ev: Evidence, variant: str) -> Resources | None:
 
 
 def kernel_occupancy(ev: Evidence, row: Any) -> tuple[float, str] | None:
-    """Theoretical occupancy of a built kernel and its limit, in the block that a profile shows, else in its
-    header's; None where there is neither."""
+    """Theoretical occupancy of a kernel and its limit, in a profile's block or its header's, if any."""
     if not row.ok or row.arch not in occupancy.SM_LIMITS:
         return None
     traced = [launch for launch in _launches(ev, row.variant) if launch.name == row.kernel]

@@ -48,8 +48,7 @@ def _measured_optimizations(ev: Evidence) -> list[Variant]:
 
 
 def _chapter_variants(ev: Evidence) -> set[str]:
-    """What the chapter describes in full: what the study asks for, what leads to the fastest, what is new, and what
-    lacks a figure, unless all do."""
+    """Those described in full: asked for, leading to the fastest, new, or without a figure, unless all are."""
     asked = {place.removeprefix("m4-") for place in ev.study.deliverables.values()} | {*ev.study.show_profile_of}
     fastest = filter(None, (ev.ranking.best, ev.ranking.best_rounded))
     leading = {step.name for one in fastest for step in ev.ranking.chain(one)}

@@ -50,8 +50,7 @@ def times_on_other_gpus(ev: Evidence, others: Sequence[Run]) -> View | None:
 
 
 def comparison_tables(history: History) -> tuple[HtmlTable, ...]:
-    """Every GPU model of archived runs and, network by network, those that were measured at the same sizes. Empty for
-    one model."""
+    """GPU models of archived runs and, by network, those measured at the same sizes; empty for one."""
     gpus = [model for model in history.models if model.device == "gpu"]
     if len(gpus) < 2:
         return ()

@@ -82,8 +82,7 @@ def _median(ev: Evidence, variant: Variant, layer: str, size: int, kind: str, st
 
 
 def kind_order(ev: Evidence) -> str:
-    """Whether gpu <= op <= layer <= program holds for every variant at the largest size, as a sentence; empty where
-    no GPU variant has a time."""
+    """Whether gpu <= op <= layer <= program holds everywhere at the largest size, as a sentence."""
     if not ev.ranking.measured_variants("gpu"):
         return ""
     broken = []

@@ -81,11 +81,6 @@ def describe_network(name: str, sizes: list[int]) -> dict[str, Any]:
     }
 
 
-def measuring_nodes(tables_of_figures: Iterable[pd.DataFrame]) -> list[str]:
-    """Every node that a figure was measured on, with its GPU: those that checked or profiled among them."""
-    return sorted({name for frame in tables_of_figures for name in frame.measured_on.unique() if name})
-
-
 def make_run_id(machine: dict[str, Any], ended: datetime, samples: Path) -> str:
     """An id that sorts by date and names the machine: 20261120-nvidia-h200-3f2a1c."""
     name = (machine["gpu"] or {}).get("name") or machine["cpu"]["model"].split("@")[0]
@@ -169,7 +164,9 @@ def assemble(
             "measuring": config["measuring"],
             "machine": {
                 **machine,
-                "measured_on": measuring_nodes(frames[table] for table in MEASURED_TABLES),
+                "measured_on": sorted(
+                    {name for table in MEASURED_TABLES for name in frames[table].measured_on.unique() if name}
+                ),
                 "put_aside": put_aside,
             },
             "config": config,

@@ -58,13 +58,10 @@ def check(variant: Variant, sandboxed: bool, folder: Path, limit_s: float = floa
             yield [races.result()]
             if sound:
                 large = [layer.at(LARGEST_BATCH) for layer in ece408.LAYERS]
-                yield list(pool.map(functools.partial(_full_size, variant, sandboxed, folder, library), large))
+                full = functools.partial(full_size.check, variant, sandboxed=sandboxed, folder=folder, library=library)
+                yield list(pool.map(full, large))
         except BrokenProcessPool:
             raise MachineFault("not judged: a process of the judge was killed; is there too little memory?") from None
-
-
-def _full_size(variant: Variant, sandboxed: bool, folder: Path, library: Path, layer: Case) -> Row:
-    return full_size.check(variant, layer, sandboxed, folder, library)
 
 
 def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, limit_s: float, layer: Case) -> list[Row]:

@@ -27,16 +27,12 @@ def pinned_zeros(shape: Sequence[int], dtype: type[np.generic] = np.uint8) -> np
         memory.madvise(mmap.MADV_HUGEPAGE)
     held = np.frombuffer(memory, np.uint8)
     with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(_touch, np.array_split(held, THREADS)))
+        list(pool.map(lambda part: part[:: mmap.PAGESIZE].fill(0), np.array_split(held, THREADS)))
     hostRegister(held.ctypes.data, held.nbytes, 0)
     # Unlocked before it is unmapped, which is when the last array that shows it is let go: each has `held` as its base.
     weakref.finalize(held, _unlock, held.ctypes.data, memory).atexit = False
     array: np.ndarray = held[:count].view(dtype).reshape(shape)
     return array
-
-
-def _touch(part: np.ndarray) -> None:
-    part[:: mmap.PAGESIZE] = 0
 
 
 def _unlock(address: int, memory: mmap.mmap) -> None:

@@ -136,7 +136,7 @@ def find(name: str) -> Network | CaseSet:
     known = networks.all_networks()
     if name in known:
         return known[name]
-    listed = _studies()
+    listed = _problem_studies(*networks.configuration())
     if name not in listed:
         raise UserError(
             f"no network and no study with cases is called {name!r}: {nearest_name(name, [*known, *listed])}"
@@ -147,11 +147,6 @@ def find(name: str) -> Network | CaseSet:
         return read_set(name, study["problem"], study.get("cases") or read_rows(file), file)
     except ValueError as error:
         raise UserError("\n".join(f"studies.{name}.{line}" for line in str(error).splitlines())) from error
-
-
-def _studies() -> Mapping[str, Any]:
-    """Studies that list cases, by name, as this command's configuration, else config.yaml, describes them."""
-    return _problem_studies(*networks.configuration())
 
 
 @cache

@@ -38,7 +38,8 @@ def trace_events(activities: pd.DataFrame) -> list[dict[str, Any]]:
         else:
             continue
         named[process, thread] = name
-        facts = {key: _plain(row[key]) for key in _FACTS if not (pd.isna(row[key]) or row[key] == "")}
+        known = {key: row[key] for key in _FACTS if not (pd.isna(row[key]) or row[key] == "")}
+        facts = {key: value if isinstance(value, str) else int(value) for key, value in known.items()}
         span = {"ts": row["start_ns"] / 1e3, "dur": (row["end_ns"] - row["start_ns"]) / 1e3}
         events.append({"ph": "X", "name": row["name"], "pid": process, "tid": thread, **span, "args": facts})
     said = [{"ph": "M", "name": "process_name", "pid": HOST, "args": {"name": "Host"}}]
@@ -46,10 +47,6 @@ def trace_events(activities: pd.DataFrame) -> list[dict[str, Any]]:
     for (process, thread), name in sorted(named.items()):
         said.append({"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": name}})
     return [*said, *events]
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, str) else int(value)
 
 
 def write(activities: pd.DataFrame, folder: Path) -> list[Path]:

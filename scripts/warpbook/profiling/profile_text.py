@@ -136,11 +136,7 @@ def _plain(line: str) -> str:
     line = _COLOUR.sub("", line)
     if "<" in line:
         line = _LINE_END.sub("", _TAGS.sub(r"\2", line))
-    return _ENTITY.sub(_character, line).replace("\xa0", " ").replace("\ufeff", "")
-
-
-def _character(entity: re.Match[str]) -> str:
-    return html.unescape(entity[0])
+    return _ENTITY.sub(lambda entity: html.unescape(entity[0]), line).replace("\xa0", " ").replace("\ufeff", "")
 
 
 def without_prefix(lines: list[str], origin: str) -> list[str]:

@@ -181,7 +181,8 @@ class Comparison:
     def drifts(self) -> dict[tuple[str, int], ComparisonDrift]:
         """By device and size."""
         drifts = {}
-        for device, size in sorted({(place.device, place.size) for place in self.places}, key=_device_and_size):
+        sized = {(place.device, place.size) for place in self.places}
+        for device, size in sorted(sized, key=lambda pair: (pair[0] != "gpu", pair[1])):
             ratios = {
                 place: _total(self._times[0][place]) / _total(self._times[1][place])
                 for place in self.places
@@ -274,11 +275,6 @@ class Comparison:
         if self.losses or any(verdict == "slower" for verdict, _ in judgements):
             return REGRESSION
         return AMBIGUOUS if any(is_doubtful(verdict, speedup) for verdict, speedup in judgements) else NO_REGRESSION
-
-
-def _device_and_size(pair: tuple[str, int]) -> tuple[bool, int]:
-    """GPUs first, then sizes from small to large."""
-    return pair[0] != "gpu", pair[1]
 
 
 def is_doubtful(verdict: str, speedup: Estimate) -> bool:

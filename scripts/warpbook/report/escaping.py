@@ -52,7 +52,7 @@ def untrusted_to_html(text: str, picture: Callable[[str], str], cells: Budget) -
 def _render(
     text: str, picture: Callable[[str], str], may_lead_to: Callable[[str], bool], cells: Budget | None = None
 ) -> str:
-    parser = _parser()
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = parser.parse(text)
     if cells:
         tokens = _without_large_tables(tokens, cells)
@@ -87,7 +87,3 @@ def _without_large_tables(tokens: list[Token], cells: Budget) -> list[Token]:
             Token("paragraph_close", "p", -1, block=True),
         ]
     return kept
-
-
-def _parser() -> MarkdownIt:
-    return MarkdownIt("commonmark", {"html": False}).enable("table")

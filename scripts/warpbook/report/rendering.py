@@ -171,17 +171,13 @@ def submission_html(ev: Evidence, made: datetime, commit: str, dirty: bool | Non
 def split_columns(parts: tuple[DocumentPart, ...]) -> tuple[list[dict[str, Any]], ...]:
     """Headings of parts in COLUMNS columns of one height; the stylesheet would lay them out many times."""
     entries = [entry for part in parts for entry in part.headings]
-    above = [sum(map(_height, entries[:place])) for place in range(len(entries) + 1)]
+    lines = [(1.5 if one["level"] == 1 else 1) + len(one["title"]) // COLUMN_CHARACTERS for one in entries]
+    above = [sum(lines[:place]) for place in range(len(entries) + 1)]
     ends = [
         min(range(len(above)), key=lambda end: abs(above[end] - above[-1] * part / COLUMNS))
         for part in range(COLUMNS + 1)
     ]
     return tuple(entries[start:end] for start, end in itertools.pairwise(ends))
-
-
-def _height(entry: dict[str, Any]) -> float:
-    """Of an entry of the contents, in lines."""
-    return (1.5 if entry["level"] == 1 else 1) + len(entry["title"]) // COLUMN_CHARACTERS
 
 
 def _part(ev: Evidence, body: str, front: str = "") -> DocumentPart:

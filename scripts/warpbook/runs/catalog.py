@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -71,10 +71,7 @@ class Run:
         if self.sound:
             return tables.with_places(table.read_checked(content))
         origin = str(self.path / table.name) if self.path.is_dir() else f"{self.path}:{table.name}"
-        return self._read_table(table, io.BytesIO(content), origin)
-
-    def _read_table(self, table: Table, source: Path | IO[bytes], origin: str) -> "pd.DataFrame":
-        return tables.with_places(table.read(source, origin))
+        return tables.with_places(table.read(io.BytesIO(content), origin))
 
     @cached_property
     def problem(self) -> str:

@@ -175,7 +175,8 @@ def summarize_streams(shards: "pd.DataFrame") -> Iterator[Row]:
             }
         )
     for row in rows:
-        single = next((other for other in rows if other["devices"] == 1 and _is_same_stream(row, other)), None)
+        alike = {"devices": 1} | {name: row[name] for name in ("network", "variant", "images")}
+        single = next((other for other in rows if alike.items() <= other.items()), None)
         for rate in ("images_per_s", "streaming_images_per_s"):
             name = rate.replace("images_per_s", "efficiency")
             row[name] = row[rate] / (row["devices"] * single[rate]) if single else None
@@ -185,7 +186,3 @@ def summarize_streams(shards: "pd.DataFrame") -> Iterator[Row]:
 def device_words(row: Row) -> str:
     """How many devices a row of STREAMS is of, in words: 4 GPUs."""
     return f"{row['devices']} {row['device'].upper()}{'s' * (row['devices'] > 1)}"
-
-
-def _is_same_stream(one: Row, other: Row) -> bool:
-    return all(one[name] == other[name] for name in ("network", "variant", "images"))

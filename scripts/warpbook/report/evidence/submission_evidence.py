@@ -3,8 +3,6 @@
 import re
 from dataclasses import dataclass
 
-import pandas as pd
-
 from warpbook.common.files import PROJECT
 from warpbook.config.course_term import CourseOptimization, Term, first_line_with
 from warpbook.config.settings import Submission
@@ -158,7 +156,8 @@ class SubmissionEvidence:
         return self._judge_tests(name)
 
     def _judge_tests(self, name: str) -> JudgedFile:
-        tests = self._tests(name)
+        tests = self._scope.local.table(tables.CORRECTNESS)
+        tests = tests[(tests.variant == name) & (tests.network == self._scope.network.name)]
         rows = tests.to_dict("records")
         if failure := tables.first_failure(rows):
             return self._failed_file(name, failure["status"], failure["reason"])
@@ -179,11 +178,6 @@ class SubmissionEvidence:
         return JudgedFile(
             name, self.of.files[name], "right", "", note, self._place(note), passed, where, sizes, int(sampled)
         )
-
-    def _tests(self, name: str) -> pd.DataFrame:
-        """Tests of a variant on every device that it ran on."""
-        tests = self._scope.local.table(tables.CORRECTNESS)
-        return tests[(tests.variant == name) & (tests.network == self._scope.network.name)]
 
     def _failed_file(self, name: str, status: str, reason: str) -> JudgedFile:
         words = self._in_its_words(name, reason)

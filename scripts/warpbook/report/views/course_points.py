@@ -35,18 +35,15 @@ def _facts(ev: Evidence) -> tuple[Fact, ...]:
     final, total = ev.submitted.judge_file(FINAL), ev.course.total(FINAL, ev.largest, OP)
     points = sum_points(ev.submitted.term, {name: ev.submitted.worth(name) for name in claimed})
     sound = sum_points(ev.submitted.term, {name: ev.submitted.worth(name) for name in right})
+    possible = sum(one.points for one in ev.submitted.term.required.values()) + ev.submitted.term.optional_points
     return (
         Fact("Final file", final.verdict, final.where if final.right else final.place or final.file, "name"),
         Fact("Optimizations that are right", f"{len(right)} of {len(claimed)}", "of those handed in"),
-        Fact("Points claimed", str(points), f"{sound} of them by a file that is right; {_possible(ev)} possible"),
+        Fact("Points claimed", str(points), f"{sound} of them by a file that is right; {possible} possible"),
         Fact("Op times of the final file", units.time(total.value), f"on {ev.device_name('gpu')}")
         if total
         else Fact("Op times of the final file", "not measured", "there is no valid time here", "name"),
     )
-
-
-def _possible(ev: Evidence) -> int:
-    return sum(one.points for one in ev.submitted.term.required.values()) + ev.submitted.term.optional_points
 
 
 def _final(ev: Evidence) -> HtmlTable:

@@ -82,12 +82,9 @@ def _layer(layer: Layer) -> str:
         return f"FC {layer.outputs}"
     if isinstance(layer, PoolLayer):
         rows, columns = layer.window
-        return f"{rows}×{columns} {'average ' * (layer.kind == 'average')}pool{_steps(layer)}"
+        steps = "" if layer.strides == layer.window else f" at stride {_sides(*layer.strides)}"
+        return f"{rows}×{columns} {'average ' * (layer.kind == 'average')}pool{steps}"
     return f"{layer.M} maps of {layer.K}×{layer.KW}{_unusual(layer)}"
-
-
-def _steps(layer: PoolLayer) -> str:
-    return "" if layer.strides == layer.window else f" at stride {_sides(*layer.strides)}"
 
 
 def _unusual(conv: Case) -> str:

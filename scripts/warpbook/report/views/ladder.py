@@ -21,7 +21,7 @@ def ladder_view(ev: Evidence) -> View:
     tables, charts, missing = [], [], []
     for device in ("gpu", "cpu"):
         sized = [(case, size) for case in ev.layers if (size := common_size(ev, device, case))]
-        tables += [ladder_table(ev, device, (case,), size, _plain_name) for case, size in sized]
+        tables += [ladder_table(ev, device, (case,), size, lambda one: one.stem) for case, size in sized]
         if not sized:
             missing.append((device.upper(), ev.missing_reason(device) or "no variant has a valid time"))
         elif len(ev.sizes) > 1:
@@ -45,10 +45,6 @@ def common_size(ev: Evidence, device: str, case: Case) -> int | None:
     return max((size for size, count in counts.items() if count == most), default=None) if most else None
 
 
-def _plain_name(one: Variant) -> Cell:
-    return one.stem
-
-
 def ladder_table(
     ev: Evidence, device: str, cases: tuple[Case, ...], size: int, name: Callable[[Variant], Cell]
 ) -> HtmlTable:
@@ -63,7 +59,11 @@ def ladder_table(
     whole = [next(iter(parts.values())) for _, parts in timed if len({one.name for one in parts.values()}) == 1]
     naive = next((one for one in whole if not one.header.builds_on and not one.header.peer), None)
     library = next((one for one in whole if one.header.peer and one.header.precision == "fp32"), None)
-    partial = [parts for parts in rungs if not ev.times.sum_over(parts, size) and _has_times(ev, parts, size)]
+    partial = [
+        parts
+        for parts in rungs
+        if not ev.times.sum_over(parts, size) and any(ev.times.op(one.name, case, size) for case, one in parts.items())
+    ]
     of = f"{cases[0].name}: {cases[0].at(size)}" if len(cases) == 1 else f"All {ev.case_word}s together"
     best = f" Best library at FP32 accuracy: {library.stem}." if library else ""
     rows = tuple(
@@ -82,10 +82,6 @@ def ladder_table(
         rows,
         "wide" if len(cases) > 1 else "dense",
     )
-
-
-def _has_times(ev: Evidence, parts: Parts, size: int) -> bool:
-    return any(ev.times.op(one.name, case, size) for case, one in parts.items())
 
 
 def _head(

@@ -4,7 +4,7 @@ from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
 from warpbook.report import figures
-from warpbook.report.evidence import Evidence, Speedup
+from warpbook.report.evidence import Evidence
 from warpbook.report.views import cell_markup, executive
 from warpbook.report.views.components import Fact, Figure, View
 
@@ -72,10 +72,6 @@ def _framework_facts(ev: Evidence) -> tuple[Fact, ...]:
     )
 
 
-def _speedup_over(ev: Evidence, best: Variant, other: Variant | None) -> Speedup | None:
-    return ev.times.total_speedup(best.name, ev.largest, over=other.name) if other else None
-
-
 def _gpu_figure(ev: Evidence) -> Figure:
     measured = len(ev.ranking.measured_variants("gpu"))
     shown = "every GPU variant. "
@@ -93,7 +89,7 @@ def _gpu_figure(ev: Evidence) -> Figure:
 
 
 def _cpu_code(ev: Evidence, naive: Variant, best: Variant) -> View:
-    over = _speedup_over(ev, best, naive)
+    over = ev.times.total_speedup(best.name, ev.largest, over=naive.name) if naive else None
     return View(
         device=ev.device_name("cpu"),
         best=best.name,

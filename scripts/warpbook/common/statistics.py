@@ -37,11 +37,9 @@ class Estimate:
 
 
 def _ranks(n: int) -> tuple[int, int]:
-    """0-based ranks of the two order statistics that cover the median with at least 95 % probability, n >= 6.
-
-    The number of samples below the median is binomial (n, 1/2): the distribution-free interval, David and Nagaraja,
-    Order Statistics, section 7.1. Beyond a thousand samples, where 0.5**n underflows, its normal limit, widened by one.
-    """
+    """0-based ranks of the two order statistics that cover the median with at least 95 % probability, n >= 6. The
+    number of samples below the median is binomial (n, 1/2): the distribution-free interval, David and Nagaraja, Order
+    Statistics, section 7.1. Beyond a thousand samples, where 0.5**n underflows, its normal limit, widened by one."""
     if n > 1000:
         rank = math.floor(n / 2 - 1.96 * math.sqrt(n) / 2) - 1
         return rank, n - 1 - rank
@@ -56,11 +54,9 @@ def _ranks(n: int) -> tuple[int, int]:
 
 
 def median(samples: np.ndarray) -> Estimate:
-    """Median of positive samples with a 95 % interval.
-
-    From 6 samples on the interval lies between two order statistics, whatever the distribution. From 2 to 5 it is
-    Student's on the logarithms, around their mean, widened to hold the median.
-    """
+    """Median of positive samples with a 95 % interval. From 6 samples on the interval lies between two order
+    statistics, whatever the distribution. From 2 to 5 it is Student's on the logarithms, around their mean, widened to
+    hold the median."""
     values = np.sort(np.asarray(samples, dtype=float))
     n = len(values)
     if n == 0:
@@ -83,12 +79,9 @@ def paired_ratio(numerators: np.ndarray, denominators: np.ndarray) -> Estimate:
 
 
 def unpaired_ratio(numerators: np.ndarray, denominators: np.ndarray) -> Estimate:
-    """Ratio of two medians measured apart; its interval is made of theirs, and narrower than neither.
-
-    In logarithms an end lies as far from the ratio as the two medians' ends from them, added as squares: Zou and
-    Donner, Statistics in Medicine 27, 2008. The interval covers the samples' spread, but no drift between the two
-    measurements.
-    """
+    """Ratio of two medians measured apart; its interval is made of theirs, and narrower than neither. In logarithms an
+    end lies as far from the ratio as the two medians' ends from them, added as squares: Zou and Donner, Statistics in
+    Medicine 27, 2008. The interval covers the samples' spread, but no drift between the two measurements."""
     above, below = median(numerators), median(denominators)
     down = math.hypot(math.log(above.value / above.low), math.log(below.high / below.value))
     up = math.hypot(math.log(above.high / above.value), math.log(below.value / below.low))

@@ -1,7 +1,5 @@
-"""What a term of the course ECE408 asks of a submission: its optimizations, their points, the bound on its times.
-
-The facts are data, under `course` of a study in config.yaml.
-"""
+"""What a term of the course ECE408 asks of a submission: its optimizations, their points, the bound on its times. The
+facts are data, under `course` of a study in config.yaml."""
 
 import re
 from collections.abc import Mapping

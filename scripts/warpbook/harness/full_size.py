@@ -1,8 +1,6 @@
-"""Some blocks of an emulated launch at the size that a study measures: its limits, its indices and some results.
-
-To compute everything there takes too much time and memory. So inputs are a few images repeated, outputs are pages that
-exist once they are written, and the first, the last and some other blocks run.
-"""
+"""Some blocks of an emulated launch at the size that a study measures: its limits, its indices and some results. To
+compute everything there takes too much time and memory. So inputs are a few images repeated, outputs are pages that
+exist once they are written, and the first, the last and some other blocks run."""
 
 import math
 import os

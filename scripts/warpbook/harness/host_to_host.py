@@ -1,8 +1,6 @@
-"""A whole network from the host to the host: uint8 images in page-locked memory to labels there.
-
-All chunks of images are copied ahead; while the device infers some, the next are on their way. Chunks take turns on two
-streams, so that one fills the device where the one before leaves it.
-"""
+"""A whole network from the host to the host: uint8 images in page-locked memory to labels there. All chunks of images
+are copied ahead; while the device infers some, the next are on their way. Chunks take turns on two streams, so that one
+fills the device where the one before leaves it."""
 
 import math
 import sys

@@ -1,8 +1,6 @@
-"""The bench of a variant whose code runs in a process of its own, in a sandbox where there is one.
-
-This process draws the inputs, guards the buffers and compares; `worker.py` only computes. Both copy through shared
-memory: what is judged lies where the other cannot reach it.
-"""
+"""The bench of a variant whose code runs in a process of its own, in a sandbox where there is one. This process draws
+the inputs, guards the buffers and compares; `worker.py` only computes. Both copy through shared memory: what is judged
+lies where the other cannot reach it."""
 
 import mmap
 import os
@@ -26,10 +24,8 @@ if TYPE_CHECKING:
 
 class IsolatedBench(CpuBench):
     """The host, for a CPU variant or, emulated, a GPU variant compiled into `folder`; see `VariantProcess`.
-
     `reversed_order` runs an emulated kernel's threads from the last to the first, which finds what works in one order
-    only. `without_convolution` leaves out a file's `conv_forward_gpu`, `without_kernels` its kernels' work.
-    """
+    only. `without_convolution` leaves out a file's `conv_forward_gpu`, `without_kernels` its kernels' work."""
 
     reference_name = "NumPy float64"
 

@@ -1,7 +1,5 @@
-"""What a job on a GPU imports before its turn, so that the GPU does not wait for it.
-
-None of these modules touches CUDA when it is imported, which would not survive the fork of the process that measures.
-"""
+"""What a job on a GPU imports before its turn, so that the GPU does not wait for it. None of these modules touches CUDA
+when it is imported, which would not survive the fork of the process that measures."""
 
 import importlib
 from contextlib import suppress

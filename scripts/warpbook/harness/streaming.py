@@ -1,8 +1,6 @@
-"""One worker of a stream: chunks of images of one size, read from a file, through a network, to labels.
-
-On a GPU there are three lanes: one chunk is inferred, one copied on a stream of its own, one read, so that memory is
-that of three chunks. On the CPU there is one lane: a variant takes every core.
-"""
+"""One worker of a stream: chunks of images of one size, read from a file, through a network, to labels. On a GPU there
+are three lanes: one chunk is inferred, one copied on a stream of its own, one read, so that memory is that of three
+chunks. On the CPU there is one lane: a variant takes every core."""
 
 import hashlib
 import time

@@ -1,7 +1,5 @@
 """The process that a variant's code runs in, apart from the one that judges it, in a sandbox where there is one.
-
-Nothing that it answers is believed: an answer is bounded, and whoever asks looks at what there is.
-"""
+Nothing that it answers is believed: an answer is bounded, and whoever asks looks at what there is."""
 
 import contextlib
 import json

@@ -1,7 +1,5 @@
-"""What a variant's process is handed by its judge: memory that they share, and requests.
-
-A process that needs no more than this and the standard library starts in a tenth of the time of one that does.
-"""
+"""What a variant's process is handed by its judge: memory that they share, and requests. A process that needs no more
+than this and the standard library starts in a tenth of the time of one that does."""
 
 import ctypes
 import json

@@ -1,7 +1,5 @@
 """Files of the course ECE408 since 2020: a class `GPUInterface` whose host code allocates, copies and launches itself.
-
-Such a file is a variant as it is. A driver calls its prolog, its convolution and its epilog, as the course's does.
-"""
+Such a file is a variant as it is. A driver calls its prolog, its convolution and its epilog, as the course's does."""
 
 import re
 from dataclasses import dataclass

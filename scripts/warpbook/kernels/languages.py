@@ -1,8 +1,6 @@
-"""Languages besides CUDA C++ that kernels are written in: what installs each, and how a CPU runs its kernels.
-
-A variant in one of them is a .py whose header names the package under `requires`. Its `prepare` returns the call, as of
-any launcher; its `compiled(arch)`, if it has one, tells what its kernels are compiled to, by name.
-"""
+"""Languages besides CUDA C++ that kernels are written in: what installs each, and how a CPU runs its kernels. A variant
+in one of them is a .py whose header names the package under `requires`. Its `prepare` returns the call, as of any
+launcher; its `compiled(arch)`, if it has one, tells what its kernels are compiled to, by name."""
 
 import importlib.util
 import shlex

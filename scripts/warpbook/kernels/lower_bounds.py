@@ -1,8 +1,6 @@
 """The least time that a GPU allows a case: its bytes at the measured copy rate, or its operations at the peak rate.
-
 There are two bounds. `method_bound_ms` holds for one variant's method and precision: none of its times may lie below.
-`fp32_bound_ms` holds for the direct method in FP32: the report draws every variant against it.
-"""
+`fp32_bound_ms` holds for the direct method in FP32: the report draws every variant against it."""
 
 from typing import Any
 

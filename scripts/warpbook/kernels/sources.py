@@ -66,11 +66,9 @@ def read_cuda(path: Path) -> Source:
 
 @dataclass(frozen=True)
 class Inlined:
-    """CUDA C++ with the project's files that it includes in place of the lines that include them, each once.
-
-    text: for a compiler, with `#line` directives that name each line's own file; code: without these and without
-    headers; files: what is included, in order; problem: which `.cu` or `.cuh` in quotes is no file, if so.
-    """
+    """CUDA C++ with the project's files that it includes in place of the lines that include them, each once. text: for
+    a compiler, with `#line` directives that name each line's own file; code: without these and without headers; files:
+    what is included, in order; problem: which `.cu` or `.cuh` in quotes is no file, if so."""
 
     text: str
     code: str

@@ -170,10 +170,8 @@ class Variant:
         return " ".join(filter(None, (called, self.shared_memory_remark(cases), self.undocumented_fields)))
 
     def shared_memory_remark(self, cases: Iterable[Case]) -> str:
-        """A sentence that asks for the call without which CUDA refuses its own launch of a case; empty where none is due.
-
-        Warpbook makes that call itself for whatever it launches.
-        """
+        """A sentence that asks for the call without which CUDA refuses its own launch of a case; empty where none is
+        due. Warpbook makes that call itself for whatever it launches."""
         called = re.search(r"\bcu(da)?FuncSetAttribute\b", sources.without_comments(self.code))
         if self.inferred_launch is None or called:
             return ""

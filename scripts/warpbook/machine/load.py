@@ -48,10 +48,7 @@ class LoadMeter:
     def reason(self, children_s: float = 0.0) -> str | None:
         """Why nothing timed in this window is a figure, empty where others were not in the way; the next begins. None
         where the window is too short to tell: it goes on. `children_s`: processor time in it of what this process
-        started.
-
-        Others may take half of the processors that what is timed leaves idle.
-        """
+        started. Others may take half of the processors that what is timed leaves idle."""
         if not self.is_due:
             return None  # at once: this is asked between two samples
         wall_s = time.monotonic() - self._began

@@ -44,9 +44,7 @@ class CaseSet:
 
 def read_case(of: Problem, described: Mapping[str, Any]) -> Case:
     """A case as a study lists it: its extents, optional inputs that it has (`bias: true`), and a name if it has one.
-
-    Raises ValueError.
-    """
+    Raises ValueError."""
     for name in of.optional:
         if described.get(name, True) not in (True, False):
             raise ValueError(f"{name}: {described[name]!r} is neither true nor false")
@@ -93,9 +91,7 @@ def read_set(
 
 def read_rows(file: str) -> list[dict[str, int | str | bool]]:
     """The cases of a CSV file, whose columns are extents, optional inputs (true) and names; an empty cell says nothing.
-
-    Its path begins at the project's folder. Raises ValueError with the reason where there are none.
-    """
+    Its path begins at the project's folder. Raises ValueError with the reason where there are none."""
     try:
         with find_file(file).open(newline="", encoding="utf-8-sig") as opened:
             rows = list(csv.DictReader(opened, restkey="", strict=True))

@@ -1,7 +1,5 @@
-"""The layers of a network by shape: what each takes and gives.
-
-A convolution is a case of `conv`. Every layer may be followed by an activation, which belongs to its step.
-"""
+"""The layers of a network by shape: what each takes and gives. A convolution is a case of `conv`. Every layer may be
+followed by an activation, which belongs to its step."""
 
 from dataclasses import dataclass
 from typing import Literal

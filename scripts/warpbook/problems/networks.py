@@ -1,8 +1,6 @@
-"""Networks as `networks:` in config.yaml describes them, checked, and their layers by shape.
-
-A network that ends in a fully connected layer labels images, Fashion-MNIST's or its own, and has weights. One without
-fully connected layers is a workload: its convolutions are checked and timed on random numbers.
-"""
+"""Networks as `networks:` in config.yaml describes them, checked, and their layers by shape. A network that ends in a
+fully connected layer labels images, Fashion-MNIST's or its own, and has weights. One without fully connected layers is
+a workload: its convolutions are checked and timed on random numbers."""
 
 import hashlib
 import json
@@ -356,9 +354,7 @@ def _require_pixels(
 
 class Form2017(NamedTuple):
     """A network of the form conv - tanh - 2x2 max pool - [conv -] ... fc - tanh - fc, on unscaled grey squares.
-
-    Frameworks' launchers bring networks of this form whole, and recorded runs know shapes by these four.
-    """
+    Frameworks' launchers bring networks of this form whole, and recorded runs know shapes by these four."""
 
     image: int
     convs: tuple[ConvLayer, ...]
@@ -540,10 +536,8 @@ def _changed(known: Any, changes: Any) -> Any:
 
 
 def all_networks() -> dict[str, Network]:
-    """Every network by name: those of this command's configuration, else config.yaml's.
-
-    Raises UserError with every mistake on a line.
-    """
+    """Every network by name: those of this command's configuration, else config.yaml's. Raises UserError with every
+    mistake on a line."""
     return _read(*configuration())
 
 

@@ -1,7 +1,5 @@
-"""A network from an ONNX file: its layers as `networks:` in config.yaml describes them, and their weights.
-
-Batch normalisation is folded into the layer before it. What this cannot express is named with its node.
-"""
+"""A network from an ONNX file: its layers as `networks:` in config.yaml describes them, and their weights. Batch
+normalisation is folded into the layer before it. What this cannot express is named with its node."""
 
 import functools
 from collections import defaultdict

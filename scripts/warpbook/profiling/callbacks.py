@@ -1,8 +1,6 @@
 """CUPTI's callback numbers of the API functions that programs of the courses call: nvprof's files hold no names.
-
-Numbers never change between versions of CUDA (they are enumerations of cupti_runtime_cbid.h and cupti_driver_cbid.h).
-A function has several where its entry point was revised.
-"""
+Numbers never change between versions of CUDA (they are enumerations of cupti_runtime_cbid.h and cupti_driver_cbid.h). A
+function has several where its entry point was revised."""
 
 _RUNTIME = """
 1:cudaDriverGetVersion 2:cudaRuntimeGetVersion 3:cudaGetDeviceCount 4:cudaGetDeviceProperties 8:cudaConfigureCall

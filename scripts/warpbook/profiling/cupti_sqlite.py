@@ -1,8 +1,6 @@
-"""SQLite files that hold CUPTI's activities: nvprof's and nvvp's, and Nsight Systems' exports, old and new.
-
-Both have tables CUPTI_ACTIVITY_KIND_*; nvprof keeps names in StringTable and API calls as CUPTI's callback numbers,
-Nsight Systems keeps all names in StringIds.
-"""
+"""SQLite files that hold CUPTI's activities: nvprof's and nvvp's, and Nsight Systems' exports, old and new. Both have
+tables CUPTI_ACTIVITY_KIND_*; nvprof keeps names in StringTable and API calls as CUPTI's callback numbers, Nsight
+Systems keeps all names in StringIds."""
 
 import ctypes
 import sqlite3

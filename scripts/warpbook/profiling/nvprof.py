@@ -199,11 +199,9 @@ class _Console:
 
 
 def console_tables(lines: Sequence[str], first_line: int = 1) -> list[PrintedTable]:
-    """Every table of sums in nvprof's console text, in order; one that cannot be read right has its `problem`.
-
-    A row may go on over several lines, a table over blank lines and code fences. A message of nvprof ends it. Anything
-    else does where no row comes after it, and is a problem where one does.
-    """
+    """Every table of sums in nvprof's console text, in order; one that cannot be read right has its `problem`. A row
+    may go on over several lines, a table over blank lines and code fences. A message of nvprof ends it. Anything else
+    does where no row comes after it, and is a problem where one does."""
     text = _Console()
     skipping = False  # a section that is not of the device's or the API's times
     for number, raw in enumerate(lines, first_line):

@@ -1,7 +1,5 @@
 """Profiled programs as trace files that Perfetto and Chrome's tracing page open: the Trace Event Format, gzipped.
-
-https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
-"""
+https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU"""
 
 import gzip
 import json
@@ -50,10 +48,8 @@ def trace_events(activities: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def write(activities: pd.DataFrame, folder: Path) -> list[Path]:
-    """One `<network>-<variant>-<size>-<tool>.json.gz` in a folder for each profile of a program; the paths written.
-
-    A weight set that is not the network's first stands behind the tool.
-    """
+    """One `<network>-<variant>-<size>-<tool>.json.gz` in a folder for each profile of a program; the paths written. A
+    weight set that is not the network's first stands behind the tool."""
     written = []
     for key, events in activities.groupby(["network", "variant", "size", "tool", "weights"], sort=False):
         document = {"displayTimeUnit": "ms", "traceEvents": trace_events(events)}

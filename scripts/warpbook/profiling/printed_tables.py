@@ -47,9 +47,7 @@ _LAST_BEFORE_NAME = re.compile(r"[A-Za-z_~\[(<]")
 @dataclass
 class ProfilerTable:
     """A table: its kind, its heads, and its rows, each with its line. `first` is the line of its caption, or `line`.
-
-    kind: sums or trace (of times), launches or summary (ncu), counters (nvprof), or other: one that nobody reads.
-    """
+    kind: sums or trace (of times), launches or summary (ncu), counters (nvprof), or other: one that nobody reads."""
 
     kind: str
     line: int

@@ -1,8 +1,6 @@
-"""What a profile is read into, the figures that profilers print, and the sums that must agree with them.
-
-A figure is read exactly: `5.9230us` is 5923 ns. What cannot be right is a ValueError with the reason; `error_location`
-adds the file and the line.
-"""
+"""What a profile is read into, the figures that profilers print, and the sums that must agree with them. A figure is
+read exactly: `5.9230us` is 5923 ns. What cannot be right is a ValueError with the reason; `error_location` adds the
+file and the line."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

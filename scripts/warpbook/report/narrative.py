@@ -1,8 +1,6 @@
-"""Authors' words: Markdown in reports/narrative/ with live figures in it, as `{{ speedup("constant_weights") }}`.
-
-A name that is no method of `Figures` fails the rendering with file and line. A text may be a stranger's: it is rendered
-in Jinja's sandbox, in a process with bounds on time, memory and length.
-"""
+"""Authors' words: Markdown in reports/narrative/ with live figures in it, as `{{ speedup("constant_weights") }}`. A
+name that is no method of `Figures` fails the rendering with file and line. A text may be a stranger's: it is rendered
+in Jinja's sandbox, in a process with bounds on time, memory and length."""
 
 import signal
 import traceback

@@ -1,7 +1,5 @@
-"""A table of a run: typed columns with ranges, in a CSV file that is checked when written and when read.
-
-A file that breaks its table's contract is refused with its name, row and column.
-"""
+"""A table of a run: typed columns with ranges, in a CSV file that is checked when written and when read. A file that
+breaks its table's contract is refused with its name, row and column."""
 
 import contextlib
 import csv
@@ -190,11 +188,9 @@ class _Bounded(io.RawIOBase):
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table of a run: `name` is its file's name, `key` the columns that tell its rows apart.
-
-    Each row's values of the `ascending` columns never fall. A run may lack an `optional` table: it then has no rows.
-    Texts of one `for_people` are written so that a spreadsheet runs none, and read as they were.
-    """
+    """A table of a run: `name` is its file's name, `key` the columns that tell its rows apart. Each row's values of the
+    `ascending` columns never fall. A run may lack an `optional` table: it then has no rows. Texts of one `for_people`
+    are written so that a spreadsheet runs none, and read as they were."""
 
     name: str
     row: str

@@ -1,7 +1,5 @@
-"""Every table of a run: its columns, with types, ranges and the meanings that the documentation prints.
-
-A row is one observation; units end the column's name.
-"""
+"""Every table of a run: its columns, with types, ranges and the meanings that the documentation prints. A row is one
+observation; units end the column's name."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """The files that a program's results depend on: the modules that it imports, the programs that it starts and the data
-files that they name, all read from the sources.
-
-Snakemake makes a file again when an input changed, and does not see imports. So rules name these files as inputs.
-"""
+files that they name, all read from the sources. Snakemake makes a file again when an input changed, and does not see
+imports. So rules name these files as inputs."""
 
 import re
 from collections.abc import Iterable, Iterator

@@ -1,8 +1,6 @@
 """Streams: inference of more images than the data set has, in shards, each of which one worker on one device infers.
-
 Image i of a stream is image i % 10,000 of the data set. The images lie in a file as the network takes them, uint8, the
-whole set so often as fits into FILE_BYTES; a stream longer than the file begins it again.
-"""
+whole set so often as fits into FILE_BYTES; a stream longer than the file begins it again."""
 
 import math
 import os

@@ -1,8 +1,6 @@
-"""What a report may claim: the figures of a study from the runs that it cites, those that no longer hold set aside.
-
-A recorded figure is used only while the variant's sources, the compile options, the study's shapes and the measuring
-policy are what they were. Everything else is listed with its reason, and is in no table, chart or headline.
-"""
+"""What a report may claim: the figures of a study from the runs that it cites, those that no longer hold set aside. A
+recorded figure is used only while the variant's sources, the compile options, the study's shapes and the measuring
+policy are what they were. Everything else is listed with its reason, and is in no table, chart or headline."""
 
 from warpbook.profiling.imported_tables import ImportedTables
 from warpbook.report.evidence.build_results import BuildResults

@@ -13,12 +13,9 @@ LABEL = 0.27  # the width of the words above the slope, as a share of a panel's
 
 
 def roofline(ev: Evidence, named: Collection[str]) -> str:
-    """Rate against arithmetic intensity of each counted call, a panel for each layer.
-
-    `named` variants have the number of `ev.counters.numbers`; others are small and grey. Operations are the layer's
-    own. Variants that do fewer, or not in FP32, are hollow: this roof is not theirs. Thin: the roofs of other
-    precisions that named variants use.
-    """
+    """Rate against arithmetic intensity of each counted call, a panel for each layer. `named` variants have the number
+    of `ev.counters.numbers`; others are small and grey. Operations are the layer's own. Variants that do fewer, or not
+    in FP32, are hollow: this roof is not theirs. Thin: the roofs of other precisions that named variants use."""
     gpu, numbers = ev.counters.gpu, ev.counters.numbers
     copy, peak = gpu["copy_gb_per_s"], gpu["peak_gflop_per_s"]["fp32"]
     measured = gpu.get("fp32_gflop_per_s")

@@ -1,8 +1,6 @@
-"""Views: what the report's sections say, computed from the evidence as values that templates only place.
-
-A section `sections/<name>.html.j2` takes its view from `VIEWS["<name>"]`, called with the evidence. `components` are
-what views are made of; `cell_markup` alone writes markup into a cell.
-"""
+"""Views: what the report's sections say, computed from the evidence as values that templates only place. A section
+`sections/<name>.html.j2` takes its view from `VIEWS["<name>"]`, called with the evidence. `components` are what views
+are made of; `cell_markup` alone writes markup into a cell."""
 
 from collections.abc import Callable
 from typing import Any

@@ -11,6 +11,7 @@ import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -184,6 +185,10 @@ class _Bounded(io.RawIOBase):
             raise OSError(f"it unpacks to more than the {TEXT_BYTES} bytes that are read")
         buffer[: len(part)] = part
         return len(part)
+
+
+text, flag = partial(Column, "string"), partial(Column, "bool")
+real, whole, whole_or_none = (partial(Column, dtype) for dtype in ("float64", "int64", "Int64"))
 
 
 @dataclass(frozen=True, eq=False)

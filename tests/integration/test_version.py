@@ -14,7 +14,7 @@ from warpbook.runs.manifest import FORMAT
 
 
 def test_a_program_that_people_type_tells_the_version(monkeypatch, capsys):
-    programs = ["benchmark", "compare_runs", "import_profile", "import_weights", "infer"]
+    programs = ["compare_runs", "import_profile", "import_weights", "infer"]
     if importlib.util.find_spec("torch"):
         programs.append("train_weights")
     for program in programs:

@@ -55,22 +55,20 @@ class Evidence(Scope):
         self.texts_left_out = ""  # why strangers' texts are left out
         self.selection = Selection(self)
         self.builds = BuildResults(self)
-        self.checks = CheckResults(self, self.selection)
-        self.times = Times(self, self.selection)
-        self.course = CourseTimes(self, self.selection, self.checks)
-        self.networks = NetworkTimes(self, self.selection)
-        self.problems = MissingData(self, self.selection, self.builds, self.checks, self.networks)
-        self.programs = ProgramTimes(self, self.selection)
-        self.ranking = Ranking(self, self.times)
-        self.profiles = ProfileValues(self, self.selection)
-        self.counters = CounterValues(self, self.selection, self.ranking)
-        self.claims = ClaimVerdicts(
-            self, self.times, self.counters, self.builds, self.checks, self.profiles, self.problems
-        )
-        self.published = PublishedValues(self, self.times, self.programs)
-        self.trust = MeasurementValidity(self, self.selection)
-        self.streams = StreamTimes(self.selection)
-        self.submitted = SubmissionEvidence(self, self.builds)
+        self.checks = CheckResults(self)
+        self.times = Times(self)
+        self.course = CourseTimes(self)
+        self.networks = NetworkTimes(self)
+        self.problems = MissingData(self)
+        self.programs = ProgramTimes(self)
+        self.ranking = Ranking(self)
+        self.profiles = ProfileValues(self)
+        self.counters = CounterValues(self)
+        self.claims = ClaimVerdicts(self)
+        self.published = PublishedValues(self)
+        self.trust = MeasurementValidity(self)
+        self.streams = StreamTimes(self)
+        self.submitted = SubmissionEvidence(self)
 
     @property
     def cited_runs(self) -> list[Run]:

@@ -10,8 +10,7 @@ import pandas as pd
 from warpbook.machine import available_profilers
 from warpbook.report.evidence.cache import cached_method
 from warpbook.report.evidence.layer_events import layer_events
-from warpbook.report.evidence.run_selection import Selection
-from warpbook.report.evidence.scope import Scope
+from warpbook.report.evidence.scope import EvidencePart
 from warpbook.runs import tables
 
 
@@ -43,15 +42,12 @@ class KernelLaunches:
     shared_bytes: Any
 
 
-class ProfileValues:
+class ProfileValues(EvidencePart):
     """Traces of programs: events, and their sums."""
-
-    def __init__(self, scope: Scope, selection: Selection):
-        self._scope, self._selection = scope, selection
 
     @cached_property
     def _watched(self) -> pd.DataFrame:
-        return self._selection.at_sizes(tables.PROFILES)
+        return self._ev.selection.at_sizes(tables.PROFILES)
 
     @property
     def table(self) -> pd.DataFrame:
@@ -62,7 +58,7 @@ class ProfileValues:
     def by_weights(self) -> dict[str, dict[tuple[str, str, int], pd.DataFrame]]:
         """Events by (tool, variant, size) by weight set."""
         held: dict[str, dict[tuple[str, str, int], pd.DataFrame]] = {"": {}}
-        programs: Iterable[Any] = self._selection.at_sizes(tables.ACTIVITIES).groupby(
+        programs: Iterable[Any] = self._ev.selection.at_sizes(tables.ACTIVITIES).groupby(
             ["weights", "tool", "variant", "size"], sort=False
         )
         for (weights, tool, variant, size), events in programs:
@@ -124,8 +120,8 @@ class ProfileValues:
     @cached_property
     def kernel_names(self) -> list[str]:
         """The kernels of all our programs, in the order of the variants and of first launch."""
-        ours = [variant.name for variant in self._scope.compared_variants("gpu") if not variant.header.peer]
-        frames = (self.events(variant, size) for variant in ours for size in self._scope.sizes)
+        ours = [variant.name for variant in self._ev.compared_variants("gpu") if not variant.header.peer]
+        frames = (self.events(variant, size) for variant in ours for size in self._ev.sizes)
         return list(dict.fromkeys(name for frame in frames for name in frame[frame.kind == "kernel"].name.unique()))
 
     def problem(self, variant: str, size: int, weights: str = "") -> str:
@@ -170,7 +166,7 @@ class ProfileValues:
 
     def main_kernel(self, variant: str, among: set[str]) -> str:
         """Which of some kernels took most of the program at the largest size that was traced; empty where none did."""
-        for size in reversed(self._scope.sizes):
+        for size in reversed(self._ev.sizes):
             launches = self.launches(variant, size)
             if launches:
                 traced = [launch for launch in launches if launch.name in among]
@@ -180,7 +176,7 @@ class ProfileValues:
     @cached_method
     def _static_bytes(self, variant: str) -> "pd.Series[Any]":
         """Static shared memory by kernel, as built for the GPU's run."""
-        run = self._scope.gpu_run
+        run = self._ev.gpu_run
         builds = run.table(tables.BUILDS) if run else tables.BUILDS.empty()
         arch = run.gpu["arch"] if run and run.gpu else ""
         return builds[(builds.variant == variant) & (builds.arch == arch)].set_index("kernel").shared_bytes.dropna()

@@ -17,9 +17,9 @@ from warpbook.common.statistics import Estimate
 from warpbook.config import settings
 from warpbook.kernels import variants, whole_networks
 from warpbook.profiling import counters
-from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.evidence.run_selection import whole_network_rows
+from warpbook.report.figures import unit_plots
 from warpbook.report.views import (
     analysis,
     cell_markup,
@@ -320,7 +320,7 @@ def test_of_what_each_step_to_the_best_kernel_keeps_busy_the_unit_that_bounds_it
         bound = [label for label in words if words[label] in said and "latency" not in said]
         heads = zip(analysis.BUSY_HEAD, analysis.busy_cells(call, 1000.0), strict=True)
         assert [head for head, cell in heads if "<strong>" in cell] == bound
-        (row,) = figures.unit_plots.unit_rows(ev, case, [step])
+        (row,) = unit_plots.unit_rows(ev, case, [step])
         assert row.bound.removesuffix(", shared") == "".join(bound)
         assert row.name in drawn.alt and drawn.svg.count(f">{row.name}<") == len(ev.layers)
 

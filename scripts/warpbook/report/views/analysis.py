@@ -8,8 +8,8 @@ from warpbook.kernels.variants import Variant
 from warpbook.problems.problem import Case
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall, CountedLaunch
-from warpbook.report import figures
 from warpbook.report.evidence import Evidence
+from warpbook.report.figures import bound_plots, unit_plots
 from warpbook.report.views import borrowed_run
 from warpbook.report.views.components import Cell, Figure, HtmlTable, View, numbers, words
 from warpbook.report.views.profile_tables import short_name
@@ -81,7 +81,7 @@ def _roofline(ev: Evidence, counted: list[CountedLayer]) -> Figure:
     )
     return Figure(
         "analysis-roofline",
-        figures.bound_plots.roofline(ev, [one.name for one in ev.ranking.headliners]),
+        bound_plots.roofline(ev, [one.name for one in ev.ranking.headliners]),
         f"Rate against arithmetic intensity of every variant's call on each {ev.case_word}, under the roof of copy bandwidth and "
         "FP32 peak.",
         f"Roofline: useful operations a second against useful operations for each byte of DRAM traffic, of each variant's whole call. "
@@ -97,7 +97,7 @@ def _roof(ev: Evidence) -> str:
     gpu = ev.counters.gpu
     copy, peak = gpu["copy_gb_per_s"] / 1e3, gpu["peak_gflop_per_s"]["fp32"] / 1e3
     headliners = {one.name for one in ev.ranking.headliners}
-    higher = figures.bound_plots.precision_roofs(
+    higher = bound_plots.precision_roofs(
         [one.header for one, *_ in ev.counters.counted if one.name in headliners], gpu["peak_gflop_per_s"]
     )
     thin = [f"{words}, {units.significant(roof / 1e3, 3)} TFLOP/s" for words, roof in higher.items()]
@@ -188,14 +188,14 @@ def _bounds(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str]) -
 
 def _units(ev: Evidence) -> Figure | None:
     names = [one.name for one in ev.ranking.headliners]
-    rows = [row for case in ev.layers for row in figures.unit_plots.unit_rows(ev, case, names)]
+    rows = [row for case in ev.layers for row in unit_plots.unit_rows(ev, case, names)]
     if not rows:
         return None
-    tensor = any(figures.unit_plots.TENSOR in row.shares for row in rows)
+    tensor = any(unit_plots.TENSOR in row.shares for row in rows)
     needed = "Tensor cores: operations that the method needs, of the whole call. " if tensor else ""
     return Figure(
         "analysis-units",
-        figures.unit_plots.speed_of_light(ev, names),
+        unit_plots.speed_of_light(ev, names),
         f"Bars of how busy each unit of the GPU is, in percent of its peak, on each {ev.case_word}, under "
         f"{units.join_all([*dict.fromkeys(row.name for row in rows)])}.",
         "Percent of each unit's peak under the first kernel, each step from it to the best, and the fastest library; of the longest "

@@ -11,9 +11,9 @@ from warpbook.common import units
 from warpbook.machine.available_profilers import NAMES
 from warpbook.profiling import counters
 from warpbook.profiling.imported_tables import ImportedTables
-from warpbook.report import figures
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow, first_rows_covering
 from warpbook.report.evidence.profile_values import ProfileValues
+from warpbook.report.figures import timelines
 from warpbook.report.views.components import Figure, HtmlTable, View, numbers, words
 from warpbook.report.views.profile_tables import launch_table, profile_table, share, short_names
 from warpbook.runs import tables
@@ -138,7 +138,7 @@ def _timelines(one: ImportedTables, id: str, by_tool: dict[str, pd.DataFrame]) -
         if (events.kind == "kernel").any():
             yield Figure(
                 f"{id}-{tool}-timeline",
-                figures.timelines.program_timeline(events),
+                timelines.program_timeline(events),
                 "Rows of bars over time: API calls, copies and kernels of the imported profile, whole and from the "
                 "largest copy to the device's last work.",
                 f"Imported: the program with {one.record.variant} at {units.count(one.record.size)} images on "

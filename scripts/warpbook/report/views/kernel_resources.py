@@ -2,8 +2,9 @@
 
 from warpbook.common import units
 from warpbook.kernels.variants import Variant
-from warpbook.report import figures, trace_layout
+from warpbook.report import trace_layout
 from warpbook.report.evidence import Evidence
+from warpbook.report.figures import style, timelines
 from warpbook.report.trace_layout import Side
 from warpbook.report.views import cell_markup
 from warpbook.report.views.components import Cell, HtmlTable, TableColumn, View, numbers, words
@@ -17,7 +18,7 @@ def before_and_after(ev: Evidence, variant: Variant) -> View | None:
     if all(side.one_bar(longest) for pair in pairs for side in pair):
         return None
     names, size = trace_layout.kernel_names(pairs), pairs[0][0].size
-    lanes, colours = int(pairs[0][1].kernels.stream.nunique()), figures.style.kernel_colours(ev)
+    lanes, colours = int(pairs[0][1].kernels.stream.nunique()), style.kernel_colours(ev)
     return View(
         table=_table(variant, pairs, colours, lanes),
         images=units.count(size),
@@ -30,7 +31,7 @@ def before_and_after(ev: Evidence, variant: Variant) -> View | None:
 def _table(variant: Variant, pairs: list[tuple[Side, Side]], colours: dict[str, str], lanes: int) -> HtmlTable:
     longest = max(side.span_ns for pair in pairs for side in pair)
     of_lanes = ", a lane for each stream" if lanes > 1 else ""
-    many = any(len(side.kernels) > figures.timelines.MOST_DRAWN for pair in pairs for side in pair)
+    many = any(len(side.kernels) > timelines.MOST_DRAWN for pair in pairs for side in pair)
     of_shares = ". Bars too dense to draw are stacked by share of time" if many else ""
     return HtmlTable(
         f"kernels-{variant.name}",
@@ -59,7 +60,7 @@ def _table(variant: Variant, pairs: list[tuple[Side, Side]], colours: dict[str, 
 
 def _bars(side: Side, longest_ns: int, colours: dict[str, str]) -> Cell:
     alt = f"{len(side.kernels)} kernels of {side.variant} within {units.time(side.span_ns / 1e6)}"
-    return cell_markup.picture("kernels", figures.timelines.layer_kernels(side, longest_ns, colours), alt)
+    return cell_markup.picture("kernels", timelines.layer_kernels(side, longest_ns, colours), alt)
 
 
 def _streams(ev: Evidence, variant: Variant, size: int, lanes: int) -> View:

@@ -4,8 +4,9 @@ from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
 from warpbook.problems.problem import Case
-from warpbook.report import figures, trace_layout
+from warpbook.report import trace_layout
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, first_rows_covering
+from warpbook.report.figures import time_plots, timelines
 from warpbook.report.views import cell_markup
 from warpbook.report.views.captured_output import all_outputs, other_sets
 from warpbook.report.views.components import Cell, Figure, HtmlTable, View, numbers, words
@@ -138,7 +139,7 @@ def _timeline(ev: Evidence, naive: Variant) -> View:
     return View(
         figure=Figure(
             "m3-timeline-figure",
-            figures.timelines.timeline(ev, naive, ev.largest),
+            timelines.timeline(ev, naive, ev.largest),
             "Rows of bars over time: API calls, copies and kernels of the profiled program, whole and from the images' "
             "copy to the labels.",
             f"The profiled program with {naive.name} at {units.count(ev.largest)} images, above from its first CUDA call, "
@@ -170,7 +171,7 @@ def _figure(ev: Evidence, naive: Variant) -> Figure:
     drawn = (ev.times.op(one.name, layer, size) for one in variants for layer in ev.layer_names for size in ev.sizes)
     return Figure(
         "m3-times",
-        figures.time_plots.times_by_size(ev, variants, True),
+        time_plots.times_by_size(ev, variants, True),
         f"Op time against dataset size for {beside}the first GPU kernel.",
         f"Op time against dataset size, {of}GPU ({ev.device_name('gpu')}), medians with "
         f"95\u202f% intervals, {units.sample_size(filter(None, drawn))}. Work in proportion to the images is a slope of 1. With few "

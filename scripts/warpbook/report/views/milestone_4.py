@@ -7,10 +7,10 @@ from typing import Any
 from warpbook.common import units
 from warpbook.kernels.headers import is_unusual
 from warpbook.kernels.variants import Variant
-from warpbook.report import figures
 from warpbook.report.evidence import INCONCLUSIVE, Evidence, Speedup
 from warpbook.report.evidence.missing_data import PROGRAM
 from warpbook.report.excerpts import excerpt
+from warpbook.report.figures import speedup_plots
 from warpbook.report.views import cell_markup, chains, claim_table, ladder, launch_overhead, launch_resources
 from warpbook.report.views.components import Cell, Figure, HtmlTable, View
 from warpbook.report.views.kernel_resources import before_and_after
@@ -152,7 +152,7 @@ def _separate_cell(ev: Evidence, variant: Variant, kind: str) -> Cell:
 
 
 def _gains(ev: Evidence, variant: Variant) -> Figure:
-    baseline, drawn = variant.header.builds_on, figures.speedup_plots.speedups_by_size(ev, variant)
+    baseline, drawn = variant.header.builds_on, speedup_plots.speedups_by_size(ev, variant)
     told = [
         f"{layer} {', '.join(f'{units.ratio(one.ratio.value)} at {units.count(size)}' for size, one in found.items())}"
         for layer, found in drawn.items()
@@ -160,7 +160,7 @@ def _gains(ev: Evidence, variant: Variant) -> Figure:
     behind = units.sample_size(one.ratio for found in drawn.values() for one in found.values())
     return Figure(
         f"m4-gain-{variant.name}",
-        figures.speedup_plots.speedup_by_layer(ev, variant),
+        speedup_plots.speedup_by_layer(ev, variant),
         f"Speedup of {variant.name} over {baseline}: {'; '.join(told)}{' images' * ev.is_network}.",
         f"Speedup by {ev.case_word}, {behind}.",
     )

@@ -3,8 +3,8 @@
 from warpbook.common import units
 from warpbook.config.settings import TimelineSpec
 from warpbook.kernels.variants import Variant
-from warpbook.report import figures
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, first_rows_covering
+from warpbook.report.figures import timelines
 from warpbook.report.views.captured_output import median_output, other_sets
 from warpbook.report.views.components import Figure, View
 from warpbook.report.views.profile_tables import narrow_profile_table
@@ -76,7 +76,7 @@ def _figure(ev: Evidence, layer: str, before: str, after: str, size: int) -> Fig
     busy = {name: units.time(int((rows.end_ns - rows.start_ns).sum()) / 1e6) for name, rows in kernels.items()}
     return Figure(
         "profiled-layer-figure",
-        figures.timelines.layer_before_and_after(ev, spans, layer),
+        timelines.layer_before_and_after(ev, spans, layer),
         f"Rows of bars over time: API calls, copies and kernels of {layer} under {before} and under {after}.",
         f"{layer} in the profiled programs at {units.count(size)} images, from the start of the layer's call. "
         f"Kernels take {busy[before]} with {before} (above) and {busy[after]} with {after} (below).",

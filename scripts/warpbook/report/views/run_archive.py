@@ -10,8 +10,9 @@ from markupsafe import Markup
 from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
-from warpbook.report import excerpts, figures
+from warpbook.report import excerpts
 from warpbook.report.evidence import Speedup
+from warpbook.report.figures import history_plots
 from warpbook.report.run_history import Headline, History, MeasuredVariant
 from warpbook.report.views import cell_markup
 from warpbook.report.views.components import Cell, Fact, Figure, HtmlTable, View, numbers, words
@@ -145,8 +146,8 @@ def _figures(lines: Sequence[Headline]) -> tuple[Figure, ...]:
         "The best variant's speedup over the naive one in each run",
     )
     return (
-        Figure("times", figures.history_plots.op_times(shown), times, f"{times}, {interval}. {rules}."),
-        Figure("speedups", figures.history_plots.speedups(shown), ratios, f"{ratios}, {interval}."),
+        Figure("times", history_plots.op_times(shown), times, f"{times}, {interval}. {rules}."),
+        Figure("speedups", history_plots.speedups(shown), ratios, f"{ratios}, {interval}."),
     )
 
 

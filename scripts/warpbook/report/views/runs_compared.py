@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from warpbook.common import units
-from warpbook.report import comparison, figures
+from warpbook.report import comparison
 from warpbook.report.comparison import ComparedChange, ComparedPlace, Comparison, ComparisonDrift
 from warpbook.report.escaping import code, escape
+from warpbook.report.figures import ratio_plots
 from warpbook.report.views.components import Figure, TableColumn, View, numbers, words
 
 VERDICTS = ("slower", "ambiguous", "same", "faster")
@@ -64,7 +65,7 @@ def figure(compared: Comparison) -> Figure | None:
         kinds, shades = "grey what did not change, in colour what did, with its interval", "same; lighter: ambiguous."
     times = "Base's op time over head's of each variant on each network, corrected by the drift"
     caption = f"{times}; {kinds}. Shaded: the {shades}"
-    return Figure("moved", figures.ratio_plots.changed_times(compared), caption, caption)
+    return Figure("moved", ratio_plots.changed_times(compared), caption, caption)
 
 
 def _device(compared: Comparison, device: str) -> View:

@@ -3,8 +3,8 @@
 from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
-from warpbook.report import figures
 from warpbook.report.evidence import Evidence
+from warpbook.report.figures import time_plots
 from warpbook.report.views import cell_markup, executive
 from warpbook.report.views.components import Fact, Figure, View
 
@@ -75,9 +75,9 @@ def _framework_facts(ev: Evidence) -> tuple[Fact, ...]:
 def _gpu_figure(ev: Evidence) -> Figure:
     measured = len(ev.ranking.measured_variants("gpu"))
     shown = "every GPU variant. "
-    if measured > figures.time_plots.MOST_SHOWN:
+    if measured > time_plots.MOST_SHOWN:
         shown = f"the fastest of {measured} GPU variants, the naive one and the libraries. "
-    svg = figures.time_plots.op_times(ev)
+    svg = time_plots.op_times(ev)
     return Figure(
         "summary-times",
         svg,
@@ -101,5 +101,5 @@ def _cpu_code(ev: Evidence, naive: Variant, best: Variant) -> View:
 
 def _cpu_figure(ev: Evidence) -> Figure:
     words = "Op time of every CPU variant against dataset size"
-    svg = figures.time_plots.times_by_size(ev, ev.ranking.measured_variants("cpu"), False)
+    svg = time_plots.times_by_size(ev, ev.ranking.measured_variants("cpu"), False)
     return Figure("summary-times", svg, f"{words}.", f"{words}, with 95 % intervals.")

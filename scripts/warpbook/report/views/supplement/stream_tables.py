@@ -2,8 +2,8 @@
 
 from warpbook.common import units
 from warpbook.common.units import MISSING
-from warpbook.report import figures
 from warpbook.report.evidence import Evidence
+from warpbook.report.figures import time_plots
 from warpbook.report.views.components import Figure, HtmlTable, View, numbers, words
 from warpbook.runs.schema import Row
 from warpbook.workflow import streams
@@ -93,7 +93,7 @@ def _time_table(rows: list[Row]) -> HtmlTable:
 def _figure(ev: Evidence) -> Figure:
     return Figure(
         "stream-figure",
-        figures.time_plots.streams(ev, _device_words),
+        time_plots.streams(ev, _device_words),
         "Time against the number of images, logarithmic both ways, a line for each number of devices.",
         "Time against images, both logarithmic: in whole, and hollow past the workers' start. Dashed: in proportion to "
         "the images, from one device's longest stream past its start.",

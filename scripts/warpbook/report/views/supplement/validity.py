@@ -4,8 +4,8 @@ import pandas as pd
 
 from warpbook.common import units
 from warpbook.common.units import MISSING
-from warpbook.report import figures
 from warpbook.report.evidence import Evidence
+from warpbook.report.figures import ratio_plots
 from warpbook.report.views import borrowed_run
 from warpbook.report.views.components import Cell, Figure, HtmlTable, View, numbers, words
 from warpbook.runs import tables
@@ -41,7 +41,7 @@ def _aa_tests(ev: Evidence) -> View:
         f"the same and {called.get('ambiguous', 0)} ambiguous.",
         figure=Figure(
             "trust-again-figure",
-            figures.ratio_plots.aa_tests(ev),
+            ratio_plots.aa_tests(ev),
             "Ratios of a variant's time to that of its own copy with their intervals, in ascending order around 1.",
             "A variant against its own copy: paired ratios with 95 % intervals, every layer, size, kind and state. "
             f"Grey: within {margin} of 1.",

@@ -114,14 +114,7 @@ STANDARD = {
     **dict.fromkeys(("cfloat", "float.h"), _FLOATS),
 }
 PRELUDE = "warpbook_prelude.h"
-STANDARD[PRELUDE] = (
-    "".join(f"#include <{name}>\n" for name in ("cstdint", "cmath", "climits", "cstddef", "cfloat", "algorithm"))
-    + "typedef unsigned int uint; typedef unsigned short ushort; typedef unsigned char uchar; typedef unsigned long ulong;\n"
-    "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif\n"
-    "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif\n"
-    "#ifndef M_PI\n#define M_PI 3.14159265358979323846\n#endif\n"
-    "#ifndef NULL\n#define NULL 0\n#endif\n"
-)
+STANDARD[PRELUDE] = Path(__file__).with_name(PRELUDE).read_text()
 """C++'s headers that kernels include, and NVRTC has not: CUDA's own of the same names, or nothing device code could
 call."""
 
@@ -170,24 +163,6 @@ def without_host_headers(text: str) -> tuple[str, list[str]]:
     return made, [f"line {line}: there is no {name} here" for name, line in absent]
 
 
-_TAKEN = """
-#line 1 "arguments"
-template <class WarpbookT> struct warpbook_kind { static constexpr char of = __is_enum(WarpbookT) ? 'i' : '?'; };
-template <class WarpbookT> struct warpbook_kind<WarpbookT*> { static constexpr char of = 'p'; };
-#define WARPBOOK_KIND(WarpbookT, kind) template <> struct warpbook_kind<WarpbookT> { static constexpr char of = kind; };
-WARPBOOK_KIND(int, 'i') WARPBOOK_KIND(unsigned, 'i') WARPBOOK_KIND(long, 'l') WARPBOOK_KIND(unsigned long, 'l')
-WARPBOOK_KIND(long long, 'l') WARPBOOK_KIND(unsigned long long, 'l') WARPBOOK_KIND(bool, 'i') WARPBOOK_KIND(char, 'i')
-WARPBOOK_KIND(signed char, 'i') WARPBOOK_KIND(unsigned char, 'i') WARPBOOK_KIND(short, 'i')
-WARPBOOK_KIND(unsigned short, 'i') WARPBOOK_KIND(float, 'f') WARPBOOK_KIND(double, 'd')
-template <class... WarpbookT> __device__ constexpr bool warpbook_takes(void (*)(WarpbookT...), const char* passed)
-{
-    const char kinds[] = {warpbook_kind<WarpbookT>::of..., 0};
-    for (int i = 0; i < sizeof(kinds); ++i) if (kinds[i] != passed[i] && !(kinds[i] == 'i' && passed[i] == 'l')) return false;
-    return true;
-}
-"""
-
-
 def device_source(variant: Variant) -> str:
     """A variant's CUDA C++ without the host's code in it. Where it is said how its kernel is called, what stands behind
     it does not compile unless the kernel takes what it is passed: a driver would take anything."""
@@ -199,7 +174,8 @@ def device_source(variant: Variant) -> str:
         kinds = variant.passed_kinds(kernel, listed)
         words = f"{kernel} takes others than the {len(listed)} `arguments` of its header: pointers and numbers"
         asserted += f'static_assert(warpbook_takes({kernel}, "{kinds}"), "{words}");\n'
-    return f"{text}\n{_TAKEN}{asserted}" if asserted else text
+    taken = Path(__file__).with_name("kernel_arguments.cuh")
+    return f"{text}\n\n{taken.read_text()}{asserted}" if asserted else text
 
 
 def absent_headers(variant: Variant) -> list[str]:

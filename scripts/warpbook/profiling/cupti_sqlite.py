@@ -15,7 +15,6 @@ from urllib.parse import quote
 
 from warpbook.common.errors import UserError
 from warpbook.profiling import profile_schema
-from warpbook.profiling.callbacks import DRIVER, RUNTIME
 from warpbook.profiling.profile_schema import Profile, Row
 
 Label = Any  # a cell of SQLite, in a damaged file of any type
@@ -83,8 +82,16 @@ def demangle(name: str) -> str:
         ctypes.CDLL(None).free(ctypes.c_void_p(text))
 
 
-def _call_label(names: dict[int, str], api: str) -> Callable[[Label], tuple[str, str]]:
-    return lambda label: (f"api_{api}", names.get(label, f"{api} API call {label}"))
+@cache
+def _callbacks() -> dict[tuple[str, int], str]:
+    """Names of API functions by API, runtime or driver, and CUPTI's number."""
+    text = Path(__file__).with_name("cupti_callbacks.txt").read_text()
+    calls = (line.split() for line in text.splitlines() if not line.startswith("#"))
+    return {(api, int(number)): name for api, number, name in calls}
+
+
+def _call_label(api: str) -> Callable[[Label], tuple[str, str]]:
+    return lambda label: (f"api_{api}", _callbacks().get((api, label), f"{api} API call {label}"))
 
 
 def _nvprof_sources(strings: dict[int, str]) -> list[_Source]:
@@ -105,8 +112,8 @@ def _nvprof_sources(strings: dict[int, str]) -> list[_Source]:
         _Source("CUPTI_ACTIVITY_KIND_MEMCPY", "copyKind", _copy_label, _COPY),
         _Source("CUPTI_ACTIVITY_KIND_MEMCPY2", "copyKind", _copy_label, _COPY),
         _Source("CUPTI_ACTIVITY_KIND_MEMSET", "1", lambda _: ("memset", "[CUDA memset]"), _COPY),
-        _Source("CUPTI_ACTIVITY_KIND_RUNTIME", "cbid", _call_label(RUNTIME, "runtime"), _CALL),
-        _Source("CUPTI_ACTIVITY_KIND_DRIVER", "cbid", _call_label(DRIVER, "driver"), _CALL),
+        _Source("CUPTI_ACTIVITY_KIND_RUNTIME", "cbid", _call_label("runtime"), _CALL),
+        _Source("CUPTI_ACTIVITY_KIND_DRIVER", "cbid", _call_label("driver"), _CALL),
         _Source("CUPTI_ACTIVITY_KIND_MARKER", "name", range_label, {}, end="stop", rows=markers),
     ]
 

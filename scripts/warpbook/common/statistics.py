@@ -173,8 +173,7 @@ def samples_to_decide(speedup: Estimate, equivalence_margin: float, beyond: floa
 
 
 def verdict(speedup: Estimate, equivalence_margin: float, beyond: float = 0.0) -> str:
-    """The verdict on a speedup: same where its whole interval lies within `equivalence_margin` of 1, faster or slower
-    where it lies further than `beyond` from 1, else ambiguous."""
+    """A speedup's verdict: same within `equivalence_margin` of 1, faster or slower `beyond` that, else ambiguous."""
     if not math.isfinite(speedup.low):
         return "ambiguous"
     if 1 - equivalence_margin <= speedup.low and speedup.high <= 1 + equivalence_margin:

@@ -87,8 +87,7 @@ def _ratio_decimals(estimate: Estimate) -> int:
 
 
 def sample_size(estimates: Iterable[Estimate]) -> str:
-    """The number of samples behind an interval, to stand with it, or the least and the most behind several: n 300,
-    n 6 to 300. Empty where there is none."""
+    """The number of samples behind an interval, or the least and the most behind several: n 300, n 6 to 300."""
     sizes = sorted(estimate.n for estimate in estimates)
     if not sizes:
         return ""

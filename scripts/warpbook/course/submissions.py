@@ -125,8 +125,7 @@ def unusable_reason(folder: Path) -> str:
 
 
 def forget_failures(study: str, submitted: Iterable[str]) -> None:
-    """Remove the reports' folders that hold no report but the reason why there is none, and the table over them: a failed
-    part is no output, and this command tries again."""
+    """Remove reports that are but the reason of a failure, and the table over them: this command tries again."""
     folders = [REPORTS / study / name for name in submitted]
     failed = [folder for folder in folders if folder.is_dir() and not list(folder.glob("*.pdf"))]
     for folder in [*failed, *([table_folder(study)] if failed else [])]:

@@ -154,8 +154,7 @@ def outputs(network: Network, parameters: dict[str, np.ndarray], images: np.ndar
 
 
 def scores(network: Network, parameters: dict[str, np.ndarray], images: np.ndarray) -> np.ndarray:
-    """What a network gives for images (n, channels, height, width), (n, classes), computed in float64, a few images at
-    a time; the largest of an image's is its label."""
+    """A network's float64 scores (n, classes) for images (n, channels, height, width), a few at a time."""
     parts = [images[start : start + 25] for start in range(0, len(images), 25)]
     return np.concatenate([outputs(network, parameters, part) for part in parts])
 

@@ -96,8 +96,7 @@ def is_chosen(setting: str, device: str = "cpu") -> bool:
 
 
 def require_for_untrusted(setting: str, device: str = "cpu") -> bool:
-    """`is_chosen` for code of strangers, which runs outside a sandbox only where the setting is none. Raises UserError
-    where there is no sandbox for this device."""
+    """`is_chosen` for strangers' code, unsandboxed only where the setting is none. UserError without a sandbox."""
     if setting == "none":
         return False
     if reason := why_absent("all", device):

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 
 class Compiled(NamedTuple):
-    """A kernel's PTX, the dynamic shared memory that its language launches it with, and the assembler that the language
-    brings; empty where it brings none."""
+    """A kernel's PTX, the dynamic shared memory that it is launched with, and its language's assembler, if any."""
 
     ptx: str
     shared_bytes: int = 0

@@ -77,8 +77,7 @@ class Inlined:
 
 
 def inline_includes(path: Path, folders: Sequence[Path] = ()) -> Inlined:
-    """A source with its includes, looked for in its own folder, then in `folders`, then in INCLUDES. The library's folder
-    of its problem counts as its own."""
+    """A source with its includes, from its own folder (or the library's of its problem), `folders`, INCLUDES."""
     searched = list(dict.fromkeys([path.parent, *(twin(path.parent) if _LIBRARY_TOO else []), *folders, *INCLUDES]))
     files: dict[Path, None] = {}
     problems: list[str] = []

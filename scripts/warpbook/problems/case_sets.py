@@ -112,8 +112,7 @@ def _cell(text: str) -> int | str | bool:
 
 
 def with_cases(studies: Any) -> Any:
-    """Studies as YAML describes them, the rows of each `cases_file` listed as `cases`. What cannot be read stays as it is,
-    for who validates studies to refuse."""
+    """Studies as YAML has them, each `cases_file` listed as `cases`; what cannot be read stays to be refused later."""
     if not isinstance(studies, Mapping):
         return studies
     return {name: _with_rows(study) if isinstance(study, Mapping) else study for name, study in studies.items()}

@@ -156,8 +156,7 @@ def cache_path(network: Network) -> Path:
 
 
 def prepare(network: Network, path: Path) -> None:
-    """Write a network's images and labels: the t10k images (10000, height, width) and labels (10000,), uint8, or those of
-    its own files, (n, channels, height, width)."""
+    """Write a network's images and labels, uint8: the t10k images (10000, height, width), or those of its own files."""
     if network.input.data:
         images, labels = image_files.read(network)
     else:

@@ -125,8 +125,7 @@ class _Reader:
 
 
 def read_mxnet(path: Path) -> dict[str, np.ndarray]:
-    """Arrays of an MXNet `.params` file by name, the `arg:` and `aux:` prefixes removed. Raises UserError on a file
-    that is truncated, of another format, or holds sparse arrays."""
+    """Arrays of an MXNet `.params` file by name, without `arg:` and `aux:`. UserError for what it does not read."""
     try:
         reader = _Reader(path.read_bytes(), str(path))
     except OSError as error:
@@ -243,8 +242,7 @@ def _format_numbers(numbers: list[int]) -> str:
 
 
 def read(path: Path, network: Network) -> tuple[dict[str, np.ndarray], str]:
-    """A network's float32 parameters from a file of any known form, and the form's name. Raises UserError where the
-    file cannot be read, or is another network's."""
+    """A network's float32 parameters from a file of any known form, and the form's name. UserError if unfit."""
     try:
         with path.open("rb") as file:
             begin = file.read(8)

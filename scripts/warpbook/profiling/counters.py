@@ -144,8 +144,7 @@ class CountedCall:
         return self._scale_up([launch.fp32_flop for launch in self.launches])
 
     def roofline_point(self, flop: float | None) -> tuple[float, float] | None:
-        """(operations for each byte that DRAM moves, GFLOP/s) of a call that does so many operations; None where there
-        are none, or a counter is missing."""
+        """(operations for each byte that DRAM moves, GFLOP/s) of a call of so many operations, if counted."""
         moved, ns = self.value(DRAM_BYTES), self.value(DURATION)
         return (flop / moved, flop / ns) if flop and moved and ns else None
 
@@ -236,8 +235,7 @@ def nearest_peak(launch: CountedLaunch) -> str:
 
 
 def bound_sentence(launch: CountedLaunch) -> str:
-    """What bounds a kernel: the unit nearest its peak from HIGH percent on, in part from LOW on; below, latency, and
-    what warps wait for. Empty where counters are missing."""
+    """What bounds a kernel: the unit nearest its peak (from HIGH; in part from LOW), or latency; else empty."""
     unit = nearest_peak(launch)
     if not unit:
         return ""

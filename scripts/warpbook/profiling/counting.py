@@ -91,8 +91,7 @@ def run_under_ncu(
 def counter_rows(
     place: dict[str, Any], counted: list[dict[str, Any]], metrics: list[str], launches: int | None
 ) -> list[dict[str, Any]]:
-    """Rows of COUNTERS for a call at `place` that makes so many launches, None where that is not known: one for each
-    of `metrics` and each launch that was counted."""
+    """Rows of COUNTERS for a call at `place` of so many launches, if known: one for each metric and launch counted."""
     rows: list[dict[str, Any]] = []
     for launch in sorted({counter["launch"] for counter in counted}):
         by_metric = {counter["metric"]: counter for counter in counted if counter["launch"] == launch}

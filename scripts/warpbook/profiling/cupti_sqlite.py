@@ -163,8 +163,7 @@ _TOOLS = {
 
 
 def read(path: Path, origin: str) -> Profile:
-    """The events of an SQLite file, or their sums, from SQL, where they are more than EVENTS_AT_MOST. UserError for a
-    damaged file or an unknown schema, naming the table."""
+    """An SQLite file's events, or sums where more than EVENTS_AT_MOST. UserError for damage or an unknown schema."""
     try:
         # immutable: nothing is written beside the file, not even a lock
         database = sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1", uri=True)

@@ -44,8 +44,7 @@ _TWO_AT_ONCE = "a second header before any row of the first"
 
 @dataclass
 class PrintedTable:
-    """A table of sums in a text: what its shares are of (gpu or api), its rows or its problem. `line` is its first
-    row's, `header` that of its columns' names."""
+    """A table of sums: what its shares are of (gpu or api), its rows or its problem, and the lines of row and head."""
 
     line: int
     header: int

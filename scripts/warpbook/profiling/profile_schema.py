@@ -154,8 +154,7 @@ def time_ns(text: str, unit: str = "") -> PrintedNumber:
 
 
 def size_bytes(text: str, unit: str, kilo: int) -> int | None:
-    """A printed size in bytes, None where its digits leave it open by more than 1 %, as 0.001 MB does. `unit` is B, KB,
-    MB or GB of `kilo` (1000 or 1024), or KiB, MiB, GiB."""
+    """A printed size in bytes, None if open by more than 1 %, as 0.001 MB. `unit`: KB of `kilo`, KiB, and so on."""
     power = "BKMG".find(unit.upper()[:1] or "?")
     if power < 0 or unit.upper()[1:] not in ("", "B", "IB"):
         raise ValueError(f"{unit!r} is no unit of size; known: B, KB, MB, GB, KiB, MiB, GiB")
@@ -303,8 +302,7 @@ class SumRow:
 
 
 def sum_row(line: int, cells: Mapping[str, tuple[str, str]], free_name: bool = False) -> SumRow:
-    """A row of sums from its printed cells, {role: (text, unit)}; ValueError when its own figures contradict it.
-    `free_name`: a range, which any words name."""
+    """A row of sums from {role: (text, unit)}; ValueError for a contradiction. `free_name`: any words name it."""
     name = clean(cells["name"][0])
     if not name:
         raise ValueError("the row has no name")

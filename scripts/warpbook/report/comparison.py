@@ -142,8 +142,7 @@ class Comparison:
         return ""
 
     def _build_pairs(self, variant: str) -> list[pd.DataFrame]:
-        """A variant's kernels in both runs, by kernel and architecture: for the GPU whose times are compared, else for
-        every architecture that both were built for."""
+        """A variant's kernels in both runs, by kernel and architecture: the compared GPU's, else all built in both."""
         sides = []
         for run in (self.base, self.head):
             builds = run.table(tables.BUILDS)

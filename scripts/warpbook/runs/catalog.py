@@ -160,8 +160,7 @@ def runs_of_other_models(run: Run, network: str, folder: Path | None = None) -> 
 
 
 def earlier_runs_of_model(run: Run, network: str, folder: Path | None = None) -> list[Run]:
-    """The sound archived runs of a run's GPU model that ended before it, with a network of the same shapes, timed under
-    the same protocol, the newest first."""
+    """Sound runs of a run's GPU model before it, of a network of these shapes and its protocol, newest first."""
     older = (one for one in _earlier_runs(run, network, folder) if one.device_name("gpu") == run.device_name("gpu"))
     return [proven for one in older if _is_comparable(run, one, network) and (proven := _verify(one))]
 

@@ -93,8 +93,7 @@ _TEXT = re.compile(r'"([\w.-]+)"')
 
 @cache
 def _named_files(path: Path) -> set[Path]:
-    """Files of this project that one source file names: modules imported, programs and data files as text; without what
-    only a type checker imports."""
+    """Files that one source names: modules imported, programs and data files as text; no types' imports."""
     source, files = _TYPES_ALONE.sub("", path.read_text()), _files_by_name(path.parent)
     named = {files[text] for text in _TEXT.findall(source) if text in files}
     for module, listed in _IMPORT.findall(source):

@@ -88,8 +88,7 @@ class Targets:
 
     @property
     def samples(self) -> list[str]:
-        """Times of each variant; of files of the course, run with their own host code, on the networks that have their
-        layers, whether or not a study lists them."""
+        """Times of each variant, and of files of the course, listed or not, on the networks that have their layers."""
         files = [
             f"{PARTS}/samples/gpu/{network}/{variant}.csv.gz"
             for network in (self.plan.networks if self.on_gpu else [])

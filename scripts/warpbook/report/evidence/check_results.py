@@ -15,8 +15,7 @@ from warpbook.runs.tables import PRECISION
 
 @dataclass(frozen=True)
 class CheckTally:
-    """A variant's tests in sum: worst error over its tolerance, the most labels that differ, the first failure, and
-    why it supports nothing that was tested."""
+    """A variant's tests in sum: worst error over its tolerance, most labels that differ, first failure; why none."""
 
     tests: int
     passed: int
@@ -63,8 +62,7 @@ class CheckResults(EvidencePart):
 
     @cached_property
     def errors(self) -> pd.DataFrame:
-        """Errors over the length of sums and the range of inputs where the run holds them, each with its `ratio` to
-        that of `direct` on the same inputs."""
+        """Errors over the length of sums and the range of inputs, with the `ratio` to that of `direct` on the same."""
         frame = self._ev.selection.optional_rows(PRECISION)
         exact = (frame.rel_l2_err == 0) & (frame.direct_rel_l2_err == 0)
         return frame.assign(ratio=(frame.rel_l2_err / frame.direct_rel_l2_err).mask(exact, 1.0))

@@ -103,15 +103,13 @@ class NetworkTimes(EvidencePart):
         return statistics.paired_ratio(base[both].to_numpy(), mine[both].to_numpy()) if len(both) else None
 
     def separate_ratio(self, one: Implementation, size: int) -> Estimate | None:
-        """The same gain by the times of each one's own job, where the interleaved gain differs from it; None where it does
-        not, or where one of the times is missing."""
+        """The same gain by each one's own job, where that differs from the interleaved one; else None."""
         gain, ratio = self.gain(one, size), self.ratio(one.name, one.header.builds_on, size)
         return ratio if gain and ratio and not statistics.agree(gain, ratio) else None
 
     @cached_method
     def ratio(self, name: str, over: str, size: int) -> Estimate | None:
-        """Times of `over` over those of `name`, taken in two jobs, the interval widened by the drift between such; None
-        where one has no sound figure."""
+        """Times of `over` over those of `name`, from two jobs, widened by the drift between such; None without both."""
         mine, others = (self._series(each, each, size, "gpu").to_numpy() for each in (name, over))
         if not len(mine) or not len(others):
             return None

@@ -174,8 +174,7 @@ class Selection(EvidencePart):
         return frame[frame["size"].isin(self._ev.sizes)]
 
     def optional_rows(self, table: Table) -> pd.DataFrame:
-        """A table that a GPU run holds only where it was asked for, over all its networks, stale rows left out. A whole
-        network's name has WHOLE before it."""
+        """A table that a GPU run may hold, of all networks, without stale rows; whole networks have WHOLE."""
         run = self.run_with(table)
         frame = run.table(table) if run else tables.with_places(table.empty())
         if run is None or "variant" not in frame:

@@ -232,8 +232,7 @@ class Times(EvidencePart):
         return Speedup(within, False, self._verdict(within))
 
     def separate_total(self, variant: str, size: int, kind: str = "op") -> Speedup | None:
-        """Its speedup over what it builds on by the times of each one's own job, where the paired one is not told by
-        that; None where it is, or there are not both."""
+        """Its speedup over its baseline by each one's own job where that tells something else than the paired one."""
         over, paired = self._baseline(variant), self.total_speedup(variant, size, kind=kind)
         base, mine = (self._sound_layers(name, size, kind) for name in (over, variant)) if over else (None, None)
         if not paired or not paired.paired or not base or not mine:

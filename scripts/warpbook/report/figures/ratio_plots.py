@@ -43,8 +43,7 @@ def aa_tests(ev: Evidence) -> str:
 
 
 def changed_times(comparison: Comparison) -> str:
-    """Base's op time over head's, corrected by the drift: a row for each size on each device; shaded what is called the
-    same, and lighter what is ambiguous."""
+    """Base's op time over head's, without the drift, by size and device; shaded: the same; lighter: ambiguous."""
     rows = list(comparison.drifts.items())[::-1]
     figure = Figure(figsize=(style.WIDTH_IN, 0.6 + 0.45 * len(rows)), layout="constrained")
     axes = figure.subplots()

@@ -147,8 +147,7 @@ def layer_before_and_after(ev: Evidence, spans: dict[str, Any], layer: str) -> s
 
 
 def layer_kernels(side: Side, longest_ns: int, colours: Mapping[str, str]) -> str:
-    """One layer's kernels under one variant, a lane for each stream, on an axis from 0 to `longest_ns`; small enough
-    for a cell of a table. colours: by kernel."""
+    """One layer's kernels, a lane for each stream, from 0 to `longest_ns`, for a cell. colours: by kernel."""
     width, lane = float(MOST_DRAWN), 5.0
     kernels, first = side.kernels, side.kernels.start_ns.min()
     streams = sorted(set(kernels.stream))

@@ -64,8 +64,7 @@ def next_sentence(ev: Evidence, best: Variant) -> str:
 
 
 def samples_sentence(ev: Evidence) -> str:
-    """How many samples would settle which comparisons with a baseline are ambiguous at the largest size, those that take
-    fewest first; empty where none is."""
+    """How many samples would settle which ambiguous comparisons at the largest size, fewest first; else empty."""
     margin, asked = ev.config.measuring.equivalence_margin, []
     for variant in ev.ranking.measured_variants("gpu", peers=False):
         baseline = ev.plan.variants.get(variant.header.builds_on)

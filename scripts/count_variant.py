@@ -18,7 +18,7 @@ from warpbook.common.files import atomic_write
 from warpbook.common.supervision import VariantFailure
 from warpbook.kernels import variants
 from warpbook.kernels.variants import Variant
-from warpbook.machine import cuda_devices, gpu_turn, gpu_wait, host
+from warpbook.machine import cuda_devices, gpu_wait, host
 from warpbook.machine.host import require_target
 from warpbook.problems import case_sets
 from warpbook.problems.problem import Case, numpy_type
@@ -196,13 +196,7 @@ def main() -> None:
     require_target(tool="ncu")
     arguments.reports.mkdir(parents=True, exist_ok=True)
     of = (variant, arguments.cases, arguments.images, arguments.metrics, arguments.timeout, arguments.reports)
-    with gpu_turn.hold_turn(arguments.out) as turn:
-        rows = count(turn.run, *of)
-        turn.report_rows(rows)
-    tables.COUNTERS.write(rows, arguments.out)
-    for row in rows:
-        if row["status"] != "ok":
-            print(f"no counters of {row['variant']} on {row['case']}: {row['status']}: {row['reason']}")
+    counting.write_counters(arguments.out, lambda run: count(run, *of))
 
 
 if __name__ == "__main__":

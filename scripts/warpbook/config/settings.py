@@ -1,7 +1,7 @@
 """config.yaml as a frozen model. Unknown keys are refused, and every value is checked before any job runs."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -354,21 +354,8 @@ def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
         raise UserError("\n".join(["config.yaml:", *(f"  {problem}" for problem in problems)]))
     config = _with_full_names(config)
     problems += [
-        f"studies.{name}.{key}: no variant is called {variant!r}: {nearest_name(variant, known_variants)}"
-        for name, study in config.studies.items()
-        for key in ("variants", "programs", "show_profile_of")
-        for variant in getattr(study, key) or []
-        if variant not in known_variants
-    ]
-    problems += [
-        f"studies.{name}.first_kernel: no variant is called {study.first_kernel!r}: "
-        f"{nearest_name(study.first_kernel, known_variants)}"
-        for name, study in config.studies.items()
-        if study.first_kernel and study.first_kernel not in known_variants
-    ]
-    problems += [
-        f"stream.variants.{device}: no variant is called {variant!r}: {nearest_name(variant, known_variants)}"
-        for device, variant in config.stream.variants.items()
+        f"{place}: no variant is called {variant!r}: {nearest_name(variant, known_variants)}"
+        for place, variant in _named_variants(config)
         if variant not in known_variants
     ]
     problems += [problem for name in config.studies for problem in _timeline_mistake(config, name, known_variants)]
@@ -376,6 +363,16 @@ def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
     if problems:
         raise UserError("\n".join(["config.yaml:", *(f"  {problem}" for problem in problems)]))
     return config
+
+
+def _named_variants(config: Config) -> Iterator[tuple[str, str]]:
+    """The places where variants are named, and their names."""
+    for name, study in config.studies.items():
+        for key in ("variants", "programs", "show_profile_of"):
+            yield from ((f"studies.{name}.{key}", variant) for variant in getattr(study, key) or [])
+        if study.first_kernel:
+            yield f"studies.{name}.first_kernel", study.first_kernel
+    yield from ((f"stream.variants.{device}", variant) for device, variant in config.stream.variants.items())
 
 
 def _size_mistakes(config: Config, name: str) -> list[str]:

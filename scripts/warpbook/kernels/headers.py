@@ -19,11 +19,12 @@ from warpbook.common import expressions
 from warpbook.common.errors import nearest_name
 from warpbook.common.expressions import Expression
 from warpbook.common.quick_yaml import load_yaml
+from warpbook.common.validation import keys_at
 from warpbook.kernels import launches, occupancy
-from warpbook.kernels.claims import Amount, Claim
-from warpbook.kernels.constraints import Bounds, Limits
+from warpbook.kernels.claims import Claim
+from warpbook.kernels.constraints import Limits
 from warpbook.kernels.languages import LANGUAGES, is_installed
-from warpbook.kernels.launches import Argument, Call, Launch, LaunchStep, OutputsPerBlock, Slice
+from warpbook.kernels.launches import Argument, Call, Launch, LaunchStep, Slice
 from warpbook.problems import problem as problems
 from warpbook.problems.problem import Case
 
@@ -362,7 +363,7 @@ def first_problem(error: Exception) -> str:
         first = _first_error(error)
         key = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
-            return f"unknown key {key!r}: {nearest_name(str(first['loc'][-1]), _keys_at(first['loc']))}"
+            return f"unknown key {key!r}: {nearest_name(str(first['loc'][-1]), keys_at(first['loc'][:-1], Header))}"
         words = first["msg"].removeprefix("Value error, ")
         return f"{key}: {words}" if key else words
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
@@ -373,23 +374,6 @@ def first_problem(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "the header nests too deep"
     return str(error).splitlines()[0] if isinstance(error, yaml.YAMLError) else str(error)
-
-
-def _keys_at(place: tuple[int | str, ...]) -> list[str]:
-    """Keys that are valid beside a misspelt one."""
-    if place[0] == "limits":
-        fields = Bounds.model_fields
-    elif place[0] == "claims":
-        fields = {3: Claim.model_fields, 4: {"by": Amount.model_fields}.get(str(place[-2]), Bounds.model_fields)}.get(
-            len(place), Bounds.model_fields
-        )
-    elif place[0] == "general":
-        fields = General.model_fields if len(place) == 2 else Bounds.model_fields
-    elif place[0] == "launch":
-        fields = Launch.model_fields if len(place) == 2 else OutputsPerBlock.model_fields
-    else:
-        fields = Header.model_fields
-    return [field.alias or name for name, field in fields.items()]
 
 
 def _generation(arch: str) -> int:

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from warpbook.common.errors import UserError
+from warpbook.machine import gpu_turn
 from warpbook.profiling import ncu, nsight
+from warpbook.runs import tables
+from warpbook.runs.schema import Row
 
 RETRIES_MAX = 6  # after so many runs without the counters that ncu named, it must be refusing for another reason
 NO_PERMISSION = (
@@ -106,3 +109,14 @@ def counter_rows(
             for metric in metrics
         ]  # fmt: skip
     return rows
+
+
+def write_counters(out: Path, count: Callable[[RunCommand], list[Row]]) -> None:
+    """Write the rows of COUNTERS that `count` makes in this job's turn at the GPU, and print why others are not."""
+    with gpu_turn.hold_turn(out) as turn:
+        rows = count(turn.run)
+        turn.report_rows(rows)
+    tables.COUNTERS.write(rows, out)
+    for row in rows:
+        if row["status"] != "ok":
+            print(f"no counters of {row['variant']} on {row['case']}: {row['status']}: {row['reason']}")

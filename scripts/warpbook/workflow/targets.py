@@ -254,14 +254,14 @@ class Targets:
     def templates(self) -> list[str]:
         """What a report is rendered with besides code: templates, styles, narratives, published figures."""
         words = ("narrative/*.md", "published/*.csv", "answers/*.*", "answers/*/*.*")
-        endings = ("*.j2", "*/*.j2", "*/*.css", "*.js", "panzoom/*", *words)
+        endings = ("*.j2", "*/*.j2", "style/*", "*.js", "panzoom/*", *words)
         files = (path for folder in both_folders("reports") for ending in endings for path in folder.glob(ending))
         return sorted(from_project(path) for path in files if not path.name.startswith(("compare.", "site.")))
 
 
 def site_templates() -> list[str]:
     """What the pages over archived runs are rendered with besides code."""
-    kinds = ("site.*", "macros.html.j2", "style/*.css", "fonts/*", "*.js")
+    kinds = ("site.*", "macros.html.j2", "style/*", "fonts/*", "*.js")
     return sorted(
         from_project(path) for folder in both_folders("reports") for kind in kinds for path in folder.glob(kind)
     )

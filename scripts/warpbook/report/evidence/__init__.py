@@ -18,12 +18,11 @@ from warpbook.report.evidence.profile_values import (
     ProfileValues,
     first_rows_covering,
 )
-from warpbook.report.evidence.program_times import ProgramTimes
+from warpbook.report.evidence.program_times import ProgramTimes, StreamTimes
 from warpbook.report.evidence.published_values import PublishedValues
 from warpbook.report.evidence.ranking import Ranking
 from warpbook.report.evidence.run_selection import Selection
 from warpbook.report.evidence.scope import Scope
-from warpbook.report.evidence.stream_times import StreamTimes
 from warpbook.report.evidence.submission_evidence import SubmissionEvidence
 from warpbook.report.evidence.time_series import INCONCLUSIVE, NO_RATIO, STATE, Speedup, Times
 from warpbook.runs.catalog import Run

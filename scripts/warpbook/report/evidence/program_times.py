@@ -1,4 +1,4 @@
-"""Runs of the whole inference program."""
+"""Runs of the whole inference program, and streams of more images than the data set has."""
 
 from functools import cached_property
 
@@ -7,6 +7,8 @@ import pandas as pd
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence.scope import EvidencePart
 from warpbook.runs import tables
+from warpbook.runs.schema import Row
+from warpbook.workflow import streams
 
 
 class ProgramTimes(EvidencePart):
@@ -27,3 +29,16 @@ class ProgramTimes(EvidencePart):
         """The peer that runs whole networks on a device: milestone 1's framework."""
         peers = [variant for variant in self._ev.compared_variants(device) if variant.header.peer]
         return next((peer for peer in peers if not self.runs(peer.name, self._ev.largest).empty), None)
+
+
+class StreamTimes(EvidencePart):
+    """Streams of the runs cited, stale ones left out."""
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """Rows of STREAMS, a variant's together, fewer images and devices first."""
+        shards = self._ev.selection.rows(tables.STREAM_SHARDS)
+        return sorted(
+            streams.summarize_streams(shards),
+            key=lambda row: (row["variant"], row["images"], row["devices"], row["shards"]),
+        )

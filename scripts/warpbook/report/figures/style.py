@@ -35,35 +35,8 @@ VERDICTS = {"faster": "#1f7a4d", "slower": "#b3261e", "same": MUTED, "ambiguous"
 def _style() -> None:
     for path in FONTS.glob("*.ttf"):
         font_manager.fontManager.addfont(path)
-    mpl.rcParams.update(
-        {
-            "font.family": "IBM Plex Sans",
-            "font.size": 8,
-            "axes.titlesize": 8.5,
-            "axes.titleweight": 600,
-            "axes.titlelocation": "left",
-            "axes.labelsize": 8,
-            "axes.labelcolor": MUTED,
-            "axes.edgecolor": MUTED,
-            "axes.linewidth": 0.6,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "xtick.color": MUTED,
-            "ytick.color": MUTED,
-            "xtick.labelsize": 7.5,
-            "ytick.labelsize": 7.5,
-            "grid.color": RULE,
-            "grid.linewidth": 0.5,
-            "lines.linewidth": 1.3,
-            "lines.markersize": 4,
-            "legend.frameon": False,
-            "legend.fontsize": 7.5,
-            "text.color": INK,
-            "text.parse_math": False,  # names are shown as they are, and strangers' hold anything
-            "figure.dpi": svg_drawing.POINTS,
-            "svg.hashsalt": "warpbook",
-        }
-    )
+    mpl.rc_file(LIBRARY / "reports" / "style" / "charts.mplstyle", use_default_template=False)
+    mpl.rcParams["figure.dpi"] = svg_drawing.POINTS
 
 
 def variant_look(ev: Evidence, variant: Variant) -> tuple[str, str]:

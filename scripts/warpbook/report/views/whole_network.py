@@ -7,7 +7,7 @@ from warpbook.common.units import MISSING
 from warpbook.kernels.whole_networks import Implementation
 from warpbook.profiling.counters import DURATION, CountedCall
 from warpbook.report.evidence import Evidence, Speedup
-from warpbook.report.figures import network_diagram
+from warpbook.report.figures import time_plots
 from warpbook.report.views import analysis, borrowed_run, cell_markup, profile_tables
 from warpbook.report.views.components import Cell, Figure, HtmlTable, View, numbers, words
 from warpbook.runs import tables
@@ -36,7 +36,7 @@ def whole_network_view(ev: Evidence) -> View | None:
         ideas=tuple(_idea(ev, one, one == ours) for one in shown if not one.header.peer),
         chart=Figure(
             "networks-by-size",
-            network_diagram.times_by_size(ev, shown),
+            time_plots.networks_by_size(ev, shown),
             "Line chart of GPU time against the number of images for each implementation, both axes logarithmic.",
             f"GPU time from images to labels on {ev.device_name('gpu')}, the L2 cache overwritten before. Coloured: ours. Grey: "
             "PyTorch, darker in FP32, compiled dotted. A marker alone: one size was measured.",

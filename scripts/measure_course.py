@@ -18,7 +18,6 @@ from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import node_and_gpu, require_target
 from warpbook.problems import networks
-from warpbook.problems.networks import Network
 from warpbook.problems.problem import Case
 from warpbook.runs import tables
 
@@ -71,10 +70,6 @@ def time_all(
     return rows
 
 
-def place(network: Network, row: Row) -> Row:
-    return tables.place(network.problem.name, network.name, row["case"])
-
-
 def summary_lines(variant: Variant, rows: list[Row]) -> Iterator[str]:
     """A line for each layer, size and kind of time: its median, 95 % interval and number of samples; or the reason."""
     series: dict[tuple[str, int, str], list[float]] = {}
@@ -113,7 +108,8 @@ def main() -> None:
         with gpu_pool.acquire("gpu", arguments.out) as rows:
             rows += time_all(variant, places, tables.first_failure(checked), sandboxed, arguments.timeout)
             shared = {"job": name, "variant": name, "device": "gpu", "measured_on": node_and_gpu("gpu")}
-        every += [{**shared, "stop_reason": "samples", **row, **place(network, row)} for row in rows]
+        shared["stop_reason"] = "samples"
+        every += [{**shared, **row, **tables.place(network.problem.name, network.name, row["case"])} for row in rows]
         for line in summary_lines(variant, rows):
             print(line, flush=True)
     tables.SAMPLES.write(every, arguments.out)

@@ -132,7 +132,6 @@ def _own_file(named: str, folders: Sequence[Path]) -> Path | None:
     if not named.endswith(_OWN_ENDINGS):
         return None
     return find_within(folders, named) or find_within(folders, named.rpartition("/")[2])
-    return None
 
 
 def own_line(text: str, line: int, name: str) -> str:

@@ -149,10 +149,7 @@ def read_mxnet(path: Path) -> dict[str, np.ndarray]:
         if kind not in _DTYPES or any(extent < 1 for extent in shape):
             raise UserError(f"{path}: array {index} has element type {kind} and shape {shape}; the file is damaged")
         dtype = np.dtype(_DTYPES[kind])
-        count = 1
-        for extent in shape:
-            count *= extent
-        arrays.append(np.frombuffer(reader.take(count * dtype.itemsize), dtype).reshape(shape))
+        arrays.append(np.frombuffer(reader.take(math.prod(shape) * dtype.itemsize), dtype).reshape(shape))
     try:
         names = [reader.take(reader.number("Q")).decode() for _ in range(reader.number("Q"))]
     except UnicodeDecodeError as error:

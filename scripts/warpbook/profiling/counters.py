@@ -258,18 +258,6 @@ def bound_sentence(launch: CountedLaunch) -> str:
     return "Bound by latency: " + (f"{waits}; {least}." if waits else f"{least}.")
 
 
-def short_bound(launch: CountedLaunch) -> tuple[str, str, str]:
-    """What bounds a kernel: whether in part, what, and how busy the unit nearest its peak is: ("in part ", "the L2
-    cache", "76 %"). Empty words where the counters that it takes are missing."""
-    unit = nearest_peak(launch)
-    if not unit:
-        return "", "", ""
-    most, name = launch.values[unit], UNITS[unit]
-    if most < LOW:
-        return "", f"latency, {name} nearest its peak", _percent(most)
-    return "" if most >= HIGH else "in part ", name, _percent(most)
-
-
 def _percent(value: float) -> str:
     return units.percent(value / 100, 0)
 

@@ -140,11 +140,7 @@ def command_name(run: Run, folder: Path | None = None) -> str:
 
 def gpu_runs(folder: Path | None = None) -> list[Run]:
     """Archived runs with a GPU, the newest last; those that cannot be read are left out."""
-    found = []
-    for path in archived_paths(folder):
-        with suppress(UserError):
-            found.append(open_run(path))
-    return sorted((run for run in found if run.gpu), key=lambda run: str(run.record["ended"]))
+    return _gpu_runs(folder)[0]
 
 
 def runs_of_other_models(run: Run, network: str, folder: Path | None = None) -> list[Run]:
@@ -167,11 +163,12 @@ def earlier_runs_of_model(run: Run, network: str, folder: Path | None = None) ->
 
 def find_newest(network: str, folder: Path | None = None) -> tuple[Run | None, list[str]]:
     """The newest archived run with a GPU that holds a network, and why others were passed over."""
-    usable, refused = _runs_with_network(network, folder)
-    for run in usable:
-        if proven := _verify(run):
-            return proven, refused
-        refused.append(run.problem)
+    usable, refused = _gpu_runs(folder)
+    for run in reversed(usable):
+        if network in run.record["networks"]:
+            if proven := _verify(run):
+                return proven, refused
+            refused.append(run.problem)
     return None, refused
 
 
@@ -182,7 +179,8 @@ def run_before(run: Run, network: str, folder: Path | None = None) -> Run | None
 
 def _earlier_runs(run: Run, network: str, folder: Path | None) -> list[Run]:
     """Archived runs with a GPU that hold a network and ended before `run`, the newest first."""
-    return [one for one in _runs_with_network(network, folder)[0] if one.record["ended"] < run.record["ended"]]
+    held = [one for one in reversed(gpu_runs(folder)) if network in one.record["networks"]]
+    return [one for one in held if one.record["ended"] < run.record["ended"]]
 
 
 def _is_comparable(run: Run, other: Run, network: str) -> bool:
@@ -191,18 +189,15 @@ def _is_comparable(run: Run, other: Run, network: str) -> bool:
     return bool(held[0] and held[0] == held[1] and run.record["protocol"] == other.record["protocol"])
 
 
-def _runs_with_network(network: str, folder: Path | None) -> tuple[list[Run], list[str]]:
-    """Archived runs with a GPU that hold a network, newest first, and why others cannot be read."""
+def _gpu_runs(folder: Path | None) -> tuple[list[Run], list[str]]:
+    """Archived runs with a GPU, the newest last, and why others cannot be read."""
     usable, refused = [], []
     for path in archived_paths(folder):
         try:
-            run = open_run(path)
+            usable.append(open_run(path))
         except UserError as error:
             refused.append(str(error))
-            continue
-        if network in run.record["networks"] and run.gpu:
-            usable.append(run)
-    return sorted(usable, key=lambda run: run.record["ended"], reverse=True), refused
+    return sorted((run for run in usable if run.gpu), key=lambda run: str(run.record["ended"])), refused
 
 
 def _verify(run: Run) -> Run | None:

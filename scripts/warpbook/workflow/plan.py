@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
 from warpbook.common.errors import UserError, nearest_name
@@ -321,12 +320,6 @@ class Plan:
             workers=self.gpus,
             problem=next(filter(None, problems), ""),
         )
-
-    @property
-    def cited_paths(self) -> list[Path]:
-        """Archived runs that the chosen studies cite."""
-        paths = [source.archived.path for source in self.gpu_sources.values() if source.archived]
-        return list(dict.fromkeys(paths))
 
 
 def from_config(values: Mapping[str, Any]) -> Plan:

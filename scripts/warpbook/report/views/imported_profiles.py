@@ -108,19 +108,9 @@ def _tables(one: ImportedTables, id: str, by_tool: dict[str, pd.DataFrame]) -> I
 
 
 def _row(row: Any, whole: pd.DataFrame) -> ProfileRow:
-    def none_if_missing(value: Any) -> Any:
-        return None if pd.isna(value) else value
-
     part = row.total_ns / whole.total_ns.sum() if pd.isna(row.share_percent) else row.share_percent / 100
-    return ProfileRow(
-        row.name,
-        part,
-        row.total_ns,
-        none_if_missing(row.calls),
-        none_if_missing(row.avg_ns),
-        none_if_missing(row.min_ns),
-        none_if_missing(row.max_ns),
-    )
+    rest = (None if pd.isna(value) else value for value in (row.calls, row.avg_ns, row.min_ns, row.max_ns))
+    return ProfileRow(row.name, part, row.total_ns, *rest)
 
 
 def _table(one: ImportedTables, id: str, tool: str, whole: str, rows: list[ProfileRow]) -> HtmlTable:

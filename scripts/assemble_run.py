@@ -112,8 +112,7 @@ def packed_bytes(paths: Iterable[Path]) -> dict[Path, int]:
 
 
 def keep_reports(reports: list[Path], folder: Path, limit_bytes: int) -> list[str]:
-    """Copy profilers' own reports into a run's folder; the names of those left out, the largest, to keep to the limit
-    on what an archive of them takes."""
+    """Copy profilers' reports into a run's folder; the names of the largest, left out to keep to the limit."""
     sizes = packed_bytes(reports)
     left_out = []
     while sum(sizes.values()) > limit_bytes:

@@ -14,8 +14,7 @@ class UserError(Exception):
 
 
 class MachineFault(UserError):
-    """Trouble of the machine while a variant was checked, as a full disk: no verdict. The job fails without an output;
-    the next command tries again."""
+    """Trouble of the machine, as a full disk, in a check: no verdict and no output; the next command tries again."""
 
 
 def first_line(error: BaseException) -> str:

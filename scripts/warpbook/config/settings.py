@@ -40,8 +40,7 @@ class _ConfigModel(BaseModel):
 
 
 class SeriesPolicy(_ConfigModel):
-    """When a series of timing samples ends: at the target precision, after `max_samples`, or at its time limit; never
-    before `min_samples`, which have a limit of their own."""
+    """When a series of samples ends: precise, `max_samples` or time; `min_samples` have a limit of their own."""
 
     warmup: int = Field(ge=0, le=100, description="untimed calls before the first sample")
     min_samples: int = Field(ge=1, le=10_000, description="samples that every series takes")

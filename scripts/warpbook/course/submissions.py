@@ -60,8 +60,7 @@ _LINKED = ("Snakefile", "rules", "scripts", "profiles", "requirements", "weights
 
 @dataclass(frozen=True)
 class SubmittedFolder:
-    """What a folder holds of a submission: files and answers by what they are of, and why others cannot be taken; or the
-    `problem` because of which nothing of it can."""
+    """What a submission's folder holds: files and answers by what they are of, those refused, or its `problem`."""
 
     folder: Path
     files: dict[str, Path] = field(default_factory=dict)
@@ -262,8 +261,7 @@ def _take_answers(found: SubmittedFolder, name: str, folder: Path) -> None:
 
 
 def _take_output(found: SubmittedFolder, name: str, path: Path) -> None:
-    """The output of the file at a path: called like it, or, of an optimization and the final file, m3.out or, where
-    each batch has its own, that of the largest, m3_10000.out."""
+    """The output of the file at a path: called like it, else m3.out, else that of the largest batch, m3_10000.out."""
     usual = [path.with_suffix(".out"), *([] if name in BASELINES else [path.with_name(OUTPUT)])]
     usual += [found.folder / "project" / OUTPUT, found.folder / OUTPUT] if name == FINAL else []
     usual += [] if name in BASELINES else _batch_outputs(path.parent)

@@ -489,8 +489,7 @@ def main() -> None:
 
 
 def cubin_for(variant: Variant, arch: str, folder: Path = FOLDER) -> bytes:
-    """The variant's cubin for exactly this architecture: the stored one if it is of this source, else built now. Raises
-    UserError with the compiler's words."""
+    """The variant's cubin for this architecture: the stored one of this source, else built. Raises UserError."""
     stored = folder / variant.name
     if (stored / f"{arch}.cubin").exists():
         identity = (True, variant.source_sha256, recorded_options(variant, arch))
@@ -505,8 +504,7 @@ def cubin_for(variant: Variant, arch: str, folder: Path = FOLDER) -> bytes:
 def project_cubin(
     source: Path, arch: str, folder: Path = PROJECT_CUBINS, text: str = "", defines: Sequence[str] = ()
 ) -> bytes:
-    """The cubin of one of the project's own .cu files, or of a `text` made from it, kept under its content's hash.
-    Raises UserError with the compiler's words."""
+    """The cubin of one of the project's .cu files, or of `text`, kept under its hash. Raises UserError."""
     options, text = compiler_options(arch, [*defines]), text or source.read_text()
     identity = hashlib.sha256("\0".join([text, *options, compiler()]).encode()).hexdigest()
     kept = folder / f"{source.stem}-{identity[:16]}.cubin"

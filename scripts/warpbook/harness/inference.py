@@ -28,8 +28,7 @@ tell)."""
 
 
 def load(variant: Variant, network: Network, parameters: dict[str, np.ndarray], library: Path | None = None) -> Predict:
-    """Inference with this variant, `library` the one of its C++ where it is compiled already; a framework that brings
-    a network of this form whole runs its own."""
+    """Inference with this variant, `library` that of its C++ if compiled; frameworks may run networks whole."""
     if runs_whole_network(variant, network):
         framework = variant.module.load(network.form_2017, parameters)
         return lambda images: (framework(images.astype(np.float32)), [])

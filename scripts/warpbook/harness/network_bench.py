@@ -27,8 +27,7 @@ from warpbook.problems.networks import Network
 
 @dataclass(frozen=True)
 class NetworkData:
-    """What a network is tried on: `images` as `fashion_mnist.as_kept` gives them, their `scores` (count, classes), float64, and
-    the weights by name, which are on the device."""
+    """What a network is tried on: `images` as kept, float64 `scores` (count, classes), weights on the device."""
 
     network: Network
     images: np.ndarray

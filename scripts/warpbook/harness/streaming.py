@@ -159,8 +159,7 @@ def _on_gpu(variant: Variant, network: Network, parameters: dict[str, np.ndarray
 
 
 def device_bytes(device: str) -> int | None:
-    """Device memory in use now, as the driver counts it, CUDA's own included; none on the CPU. What CuPy took it keeps,
-    so at the end it is the most that there was."""
+    """Device memory in use, as the driver counts it, which at the end is the most there was; none on the CPU."""
     if device == "cpu":
         return None
     import cupy

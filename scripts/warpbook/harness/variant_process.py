@@ -111,8 +111,7 @@ class VariantProcess:
         return {self._process.pid, *descendants(self._process.pid)} if self._process else set()
 
     def ask(self, handle: int | None, wait_s: float | None = None, /, **request: Any) -> dict[str, Any]:
-        """What the variant's process answers. Raises VariantFailure with the fault that it names, or where it is no
-        more, or still computes after so many seconds."""
+        """What the variant's process answers. VariantFailure with its fault, or where it died or takes too long."""
         if self._process is None:
             self._process = self._begin()
             self._stopwatch = Stopwatch(self.pids)

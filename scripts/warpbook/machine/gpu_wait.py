@@ -13,8 +13,7 @@ JOB = "WARPBOOK_JOB"
 
 
 def wait() -> None:
-    """Wait until the job that started this program holds a GPU, see that one alone from then on, and end with the job.
-    Returns at once where no job did."""
+    """Wait until the job that started this program, if one did, has a GPU; see that alone, and end with the job."""
     if not (address := os.environ.pop(JOB, "")):
         return
     import socket

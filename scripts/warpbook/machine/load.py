@@ -14,8 +14,7 @@ _STAT = Path("/proc/stat")
 
 
 def _busy_s(processors: set[int]) -> float | None:
-    """Seconds that some processors together have worked since the machine started, for whomever, the machine below a
-    virtual one among them; None where the system does not say."""
+    """Seconds that processors have worked since the machine started, for whomever; None where that is unknown."""
     try:
         lines = re.findall(r"^cpu(\d+) (.+)", _STAT.read_text(), re.MULTILINE)
     except OSError:

@@ -35,8 +35,7 @@ class File(BaseModel):
 
 
 class ImportRecord(BaseModel):
-    """What was imported together. device: as it was said when importing, else as the files name it. foreign_kernels:
-    names of kernels that are not in the variant's source."""
+    """What was imported together. device: as said, or as files name it. foreign_kernels: not in the source."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 

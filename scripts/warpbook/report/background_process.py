@@ -13,8 +13,7 @@ from warpbook.common import parent_process
 
 @contextmanager
 def run_in_background(work: Callable[..., None], *arguments: Any) -> Iterator[None]:
-    """Have `work` done in a forked process while the block runs; on one processor, before it. What either raises is
-    raised, and a MemoryError where the process dies."""
+    """Have `work` done in a forked process during the block, or before it; what either raises is raised."""
     if len(os.sched_getaffinity(0)) == 1:
         work(*arguments)
         yield

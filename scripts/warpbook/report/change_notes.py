@@ -14,8 +14,7 @@ MOST = 3
 
 
 def notes(compared: Comparison) -> str:
-    """Regressions first, then what may be slower and what would decide it, a line each; or why the runs cannot be
-    compared. Empty where nothing is slower."""
+    """Regressions, then what may be slower and what would decide it; or why runs are not comparable; else empty."""
     if compared.outcome == NOT_COMPARABLE:
         reasons = "".join(f"- {device.upper()} times: {why}\n" for device, why in compared.obstacles.items())
         return f"**Not comparable**\n\n{reasons}\n{_heading(compared)}"

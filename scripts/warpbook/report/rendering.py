@@ -273,8 +273,7 @@ def site_pages(title: str, overview: View) -> dict[str, str]:
 
 
 def embed_assets(document: str) -> str:
-    """HTML with its fonts and scripts inside, so that the file can be sent alone. Charts stand in it as elements, so
-    that a browser shows their words in the page's fonts."""
+    """HTML with fonts and scripts inside, to be sent alone, and charts as elements, in the page's fonts."""
     document = _CHART.sub(_as_element, document)
     scripts = [(FOLDER / "sorting.js").read_text()]
     if ' class="timeline"><svg ' in document:

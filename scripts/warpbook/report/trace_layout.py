@@ -116,8 +116,7 @@ class Agreement:
 
 
 def agreements(ev: Evidence) -> list[Agreement]:
-    """Every layer whose kernels two tools or more saw. Nsight Compute's launches stand for all of the call. Libraries
-    are left out: their first call tries algorithms."""
+    """Every layer whose kernels several tools saw, libraries left out: their first call tries algorithms."""
     agreed = []
     counted_beside = tables.COUNTERS not in ev.selection.from_older_run  # tools are compared within one run
     tools = [tool for tool in available_profilers.TRACERS if any(key[0] == tool for key in ev.profiles.traced)]

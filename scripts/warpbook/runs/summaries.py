@@ -39,8 +39,7 @@ NONE_SOUND = "none of"
 
 
 def group_by_series(samples: pd.DataFrame, keys: list[str]) -> dict[tuple[Any, ...], np.ndarray]:
-    """The sound times of each series of SAMPLES, by what tells them apart; NaN where a sample is none, so that pairs
-    stay in step. A series without a sound sample is left out."""
+    """The sound times of each series of SAMPLES that has some, by key; NaN for the others: pairs stay in step."""
     times = sound_ms(samples)
     series = {key: group.to_numpy() for key, group in times.groupby([samples[name] for name in keys], sort=False)}
     return {key: times for key, times in series.items() if not np.isnan(times).all()}
@@ -123,8 +122,7 @@ def disagreement(samples: pd.DataFrame, op_times: pd.DataFrame) -> tuple[int, st
 
 
 def gpu_shares(jobs: pd.DataFrame) -> pd.DataFrame:
-    """Of JOBS, a row for each GPU: measured_on, cores, jobs, busy_s, idle_s, wall_s. The wall time is the run's; a GPU
-    is busy while any job holds it."""
+    """Of JOBS, a row for each GPU: measured_on, cores, jobs, busy_s (by any job), idle_s, wall_s (the run's)."""
     measuring = jobs[jobs.alone] if jobs.alone.any() else jobs
     begin, end = measuring.began_s.min(), measuring.ended_s.max()
     rows = []

@@ -117,8 +117,7 @@ class Targets:
 
     @cached_property
     def checks(self) -> list[str]:
-        """Correctness of every variant: on a GPU, every variant on every network; else, emulated, those that studies
-        compare, and files of the course."""
+        """Correctness: on a GPU of each variant on each network; emulated, of what studies compare and the course's."""
         measured = self._parts("correctness", ".csv")
         if self.on_gpu:
             others = [

@@ -47,8 +47,7 @@ class JobDrift:
         return found
 
     def between_jobs(self, device: str, size: int | None = None, layer: str = "") -> list[float]:
-        """How far op times of a device's variants differ between jobs, without sign. Libraries are left out: one may
-        choose another algorithm in each process."""
+        """How far op times of a device's variants differ between jobs, without sign and without libraries."""
         return [
             abs(one.change)
             for one in self.differences

@@ -14,8 +14,7 @@ class MeasurementValidity(EvidencePart):
 
     @cached_property
     def aa_tests(self) -> pd.DataFrame:
-        """A variant against its own copy: variant, network, layer, size, state, kind, value, low, high, verdict.
-        Whatever is called faster or slower is an error."""
+        """Variants against their own copies, a ratio and verdict each; faster or slower is an error."""
         columns = ["variant", "network", "layer", "size", "state", "kind", "value", "low", "high", "verdict"]
         run = self._ev.gpu_run
         samples = run.table(tables.SAMPLES) if run else tables.with_places(tables.SAMPLES.empty())

@@ -116,8 +116,7 @@ class NetworkTimes(EvidencePart):
         return statistics.unpaired_ratio(others, mine).widen(self._drift(size, name, over))
 
     def _drift(self, size: int, *names: str) -> float:
-        """How far times of two jobs may differ for that: the largest difference seen of ours, or one of these, at a
-        size, between its own job and one of what builds on it."""
+        """How far times of two jobs may differ: the most seen between its own job and one of what builds on it."""
         frame = self._samples[(self._samples["size"] == size) & (self._samples.kind == "gpu")]
         medians: dict[Any, float] = frame.groupby(["job", "variant"]).time_ms.median().to_dict()
         of = {one.name for one in self.recorded_implementations if not one.header.peer} | set(names)

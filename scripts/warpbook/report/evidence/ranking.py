@@ -53,8 +53,7 @@ class Ranking(EvidencePart):
 
     @cached_property
     def faster_variants(self) -> dict[str, Variant]:
-        """By layer, the FP32 GPU variant of ours that is called faster there than the best: one that has no figure for
-        another layer, or loses there what it gains here."""
+        """By layer, the FP32 GPU variant of ours that is called faster there than the best of all."""
         if self.best is None:
             return {}
         found, size = {}, self._ev.largest
@@ -132,8 +131,7 @@ class Ranking(EvidencePart):
 
     @cached_property
     def chains(self) -> list[list[Variant]]:
-        """Of the cumulative chains of three steps or more the longest and that to the best; longest first. That to the
-        best starts where the study says."""
+        """Of cumulative chains of three steps or more the longest and that to the best, from where the study says."""
         measured = self.measured_variants("gpu", peers=False)
         chains = [[step for step in self.chain(variant) if step in measured] for variant in measured]
         passed = {step.name for chain in chains for step in chain[:-1]}

@@ -25,8 +25,7 @@ def speedups_by_size(ev: Evidence, variant: Variant) -> dict[str, dict[int, Spee
 
 
 def speedup_by_layer(ev: Evidence, variant: Variant) -> str:
-    """What one variant gains over what it builds on, layer by layer, against dataset size; for half a column. Grey: the
-    same. Hollow: not timed in turn."""
+    """One variant's gain by layer against size, for half a column. Grey: the same. Hollow: in separate jobs."""
     figure = Figure(figsize=(SMALL_IN, 0.5 * SMALL_IN))
     axes = figure.add_axes((0.17, 0.32, 0.68, 0.63))
     same = ev.config.measuring.equivalence_margin

@@ -26,8 +26,7 @@ class _EmptyPlace:
 
 
 class Places(HTMLParser):
-    """The places of a rendered report: each id with its heading's, and what is lacking. An element lacks the places
-    that its `data-lacks` names; its words say why."""
+    """The places of a rendered report: each id with its heading's; and what elements lack, by `data-lacks`."""
 
     def __init__(self, document: str, headings: Iterable[str]):
         super().__init__()

@@ -192,8 +192,7 @@ class CounterSpread:
 
 
 def _spreads(readings: "pd.DataFrame") -> Iterator[CounterSpread]:
-    """Spreads in the order of the first reading of each. A profile that has several units of time, or of bytes, for one
-    counter gives all its values in the first of them."""
+    """Spreads by the first reading of each; values of a counter all in the first of its units."""
     parts = readings.metric.str.extract(r"^(?P<counter>.*?)(?: \((?P<part>minimum|maximum|average)\))?$")
     rows = readings.assign(
         counter=parts.counter, part=parts.part.fillna(""), base=readings.unit.map(counters.base_unit)

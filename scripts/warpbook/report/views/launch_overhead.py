@@ -24,8 +24,7 @@ class LaunchBoundLayer:
 
 
 def launch_bound_layers(ev: Evidence, variant: Variant, below: str = "") -> list[LaunchBoundLayer]:
-    """Layers of a variant whose call is bound by launches from Python, at the largest traced size; with times taken
-    interleaved with `below`, the variant that builds on it."""
+    """Layers whose call is bound by launches from Python, at the largest traced size; `below`: what it builds on."""
     for size in reversed(ev.sizes):
         if not ev.profiles.events(variant.name, size).empty:
             return [pace for layer in ev.layer_names if (pace := _launch_bound_layer(ev, variant, layer, size, below))]

@@ -32,8 +32,7 @@ def _program(ev: Evidence, variant: Variant) -> View:
 
 
 def program_profile(ev: Evidence, variant: Variant, weights: str, place: str) -> View:
-    """The profile of a variant's program with a weight set, empty for the first. problem: why the largest size has
-    none; the tables are then of the largest size that has one."""
+    """The profile of a variant's program with a weight set; problem: why not at the largest size."""
     places = tuple("-".join(filter(None, (place, kind, weights))) for kind in ("gpu", "api"))
     size = next((size for size in reversed(ev.sizes) if not ev.profiles.problem(variant.name, size, weights)), 0)
     activities, calls = None, None

@@ -97,12 +97,7 @@ def misplaced_work(variant: Variant, sandboxed: bool, built: Path, layer: Case) 
 
 
 def time_layer(
-    variant: Variant,
-    sandboxed: bool,
-    built: Path,
-    case: Case,
-    read_clock: ReadClock,
-    elsewhere: str = "",
+    variant: Variant, sandboxed: bool, built: Path, case: Case, read_clock: ReadClock, elsewhere: str = ""
 ) -> list[Row]:
     """Samples of one case at its size: columns of SAMPLES from `size` on, and `case`. The result is tested before and
     after. Where its work is done `elsewhere`, all but Layer Time is refused. Raises VariantFailure."""

@@ -73,13 +73,7 @@ class GpuWorker(TimedCalls[Placed]):
         """Prepare the variant for sets of arrays that it is to be timed on."""
         return self._prepare(GpuKernels, **request)
 
-    def _prepare(
-        self,
-        kernels: type[GpuKernels],
-        pointer: str,
-        case: dict[str, Any],
-        sets: int,
-    ) -> dict[str, Any]:
+    def _prepare(self, kernels: type[GpuKernels], pointer: str, case: dict[str, Any], sets: int) -> dict[str, Any]:
         given = problem.from_description(self._variant.problem, case)
         with checking.fault_context(self._variant, "prepared"):
             self._import()

@@ -106,12 +106,7 @@ class Worker(TimedCalls[Arranged]):
             emulation.EmulatedCuPy.install()
 
     def prepare(
-        self,
-        memory: mmap.mmap,
-        case: dict[str, Any],
-        arrays: list[tuple[list[int], str]],
-        outputs: int,
-        reverse: bool,
+        self, memory: mmap.mmap, case: dict[str, Any], arrays: list[tuple[list[int], str]], outputs: int, reverse: bool
     ) -> dict[str, Any]:
         self._case = problem.from_description(self._variant.problem, case)
         self._operation = self._prepare(self._case, reverse)

@@ -89,12 +89,7 @@ def markdown_templates() -> Environment:
 def environment(ev: Evidence, headings: Headings) -> Environment:
     """The environment of a report's templates: what sections call is here."""
     env = templates()
-    env.globals |= {
-        "ev": ev,
-        "views": VIEWS,
-        "heading": headings,
-        "headings": headings.entries,
-    }
+    env.globals |= {"ev": ev, "views": VIEWS, "heading": headings, "headings": headings.entries}
     return env
 
 

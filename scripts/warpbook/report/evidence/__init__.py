@@ -12,12 +12,7 @@ from warpbook.report.evidence.layer_events import API_KINDS, GPU_KINDS, layer_ev
 from warpbook.report.evidence.measurement_validity import MeasurementValidity
 from warpbook.report.evidence.missing_data import MissingData
 from warpbook.report.evidence.network_times import NetworkTimes
-from warpbook.report.evidence.profile_values import (
-    KernelLaunches,
-    ProfileRow,
-    ProfileValues,
-    first_rows_covering,
-)
+from warpbook.report.evidence.profile_values import KernelLaunches, ProfileRow, ProfileValues, first_rows_covering
 from warpbook.report.evidence.program_times import ProgramTimes, StreamTimes
 from warpbook.report.evidence.published_values import PublishedValues
 from warpbook.report.evidence.ranking import Ranking

@@ -90,10 +90,7 @@ def _context(ev: Evidence) -> HtmlTable | None:
         f"For comparison: times of kernels that are built into Warpbook, at {units.count(context.images)} images on {context.gpu}, "
         f"which is not the course's GPU (archived run {context.run_id}). Op time: the call, the L2 cache overwritten before. Layer "
         "times: with copies from and to page-locked memory. Medians.",
-        (
-            *words("Kernel", "What it is"),
-            *numbers(*_op_times(ev), "Their sum", "Layer times, added"),
-        ),
+        (*words("Kernel", "What it is"), *numbers(*_op_times(ev), "Their sum", "Layer times, added")),
         tuple(
             (one.name, one.title, *map(units.time, one.op_ms), units.time(sum(one.op_ms)), units.time(one.layer_ms))
             for one in context.kernels

@@ -81,10 +81,7 @@ def _times(ev: Evidence, files: list[Variant]) -> HtmlTable:
         "course-times",
         "Every time of the files of the course. GPU: CUDA events around conv_forward_gpu, the L2 cache overwritten "
         "before (cold), or right after the same call (hot).",
-        (
-            *words("File", "Layer"),
-            *numbers("Images", "Op Time", "Layer Time", "GPU, cold", "GPU, hot"),
-        ),
+        (*words("File", "Layer"), *numbers("Images", "Op Time", "Layer Time", "GPU, cold", "GPU, hot")),
         tuple(
             (
                 file.name,

@@ -103,9 +103,7 @@ def _optimization(ev: Evidence, variant: Variant) -> View:
         pace=launch_overhead.overhead_sentence(ev, variant),
         figure=_gains(ev, variant) if sound else None,
         change=excerpt(
-            variant,
-            ev.plan.variants[variant.header.builds_on],
-            usual=not any(is_unusual(case) for case in ev.layers),
+            variant, ev.plan.variants[variant.header.builds_on], usual=not any(is_unusual(case) for case in ev.layers)
         ),
         claims=claim_table.claims_by_verdict(ev, variant.name),
         kernels=kernels if kernels and kernels.streams else None,

@@ -43,10 +43,7 @@ def _gains(ev: Evidence) -> HtmlTable:
         "What each step gained on the published machine and on ours: ratios of two times of one machine, for the same layer and "
         "number of images. Where the two differ much, the gain depends on the hardware or on the launching program. †: times of "
         "two separate jobs." + _on_device({gain.quantity for gain in ev.published.gains}),
-        (
-            *words("Variant", "Over", "Time", "Layer"),
-            *numbers("Images", "Published gain", "Ours"),
-        ),
+        (*words("Variant", "Over", "Time", "Layer"), *numbers("Images", "Published gain", "Ours")),
         tuple(
             (
                 gain.variant,
@@ -70,11 +67,7 @@ def _table(ev: Evidence) -> HtmlTable:
         "published-table",
         f"As published on the course's machines, and measured now on {' or '.join(devices) or 'none'}."
         f"{_on_device({str(row.quantity) for row in rows})}",
-        (
-            *words("Figure", "Variant"),
-            *numbers("Images", "Published", "Now"),
-            *words("Where it was published"),
-        ),
+        (*words("Figure", "Variant"), *numbers("Images", "Published", "Now"), *words("Where it was published")),
         tuple(_row(ev, row, names) for row in rows),
         "published",
     )

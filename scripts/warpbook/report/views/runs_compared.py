@@ -82,11 +82,7 @@ def _losses(compared: Comparison) -> MarkdownTable:
 
 
 def _movements(moved: list[ComparedChange]) -> MarkdownTable:
-    head = (
-        *words("Variant", "Network"),
-        *numbers("Images", "Base", "Head", "Speedup"),
-        *words("Interval", "Verdict"),
-    )
+    head = (*words("Variant", "Network"), *numbers("Images", "Base", "Head", "Speedup"), *words("Interval", "Verdict"))
     rows = (
         (
             code(row.place.variant),

@@ -8,7 +8,7 @@ from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
 from warpbook.problems.problem import Case
 from warpbook.report.evidence import Evidence, Speedup
-from warpbook.report.figures import rate_plots
+from warpbook.report.figures import bound_plots
 from warpbook.report.views import cell_markup
 from warpbook.report.views.components import Cell, Figure, HtmlTable, TableColumn, View, numbers, words
 
@@ -169,7 +169,7 @@ def _chart(ev: Evidence, device: str) -> Figure:
     alt = f"{what} of every {device.upper()} variant against size, a panel for each {ev.case_word}."
     return Figure(
         f"ladder-{device}-rates",
-        rate_plots.rates_by_size(ev, device),
+        bound_plots.rates_by_size(ev, device),
         alt,
         f"{what} of every {device.upper()} variant against size, on {ev.device_name(device)}, by op time; intervals of 95 %."
         + (" Dashed: what the hardware allows the direct method in FP32." if device == "gpu" else ""),

@@ -40,9 +40,8 @@ class TrainableNetwork(nn.Module):
                 sizes = (layer.C, layer.M, (layer.K, layer.KW), (layer.S, layer.SW))
                 normalized = layer.name in network.batch_norms and not folded
                 bias = network.batch_norms[layer.name] if normalized else bool(layer.optional)
-                self.named[layer.name] = nn.Conv2d(
-                    *sizes, dilation=(layer.D, layer.DW), groups=layer.G, bias=bias
-                )  # forward pads
+                # `forward` pads.
+                self.named[layer.name] = nn.Conv2d(*sizes, dilation=(layer.D, layer.DW), groups=layer.G, bias=bias)
                 if normalized:
                     self.normalized[layer.name] = nn.BatchNorm2d(layer.M)
             elif isinstance(layer, networks.DenseLayer):

@@ -26,9 +26,8 @@ _NEAR = 1  # unchanged lines that are shown at an end of a longer stretch of the
 _SHOWN = (Comment, Keyword, Name.Builtin, Number)
 _LEXERS = {".cu": CudaLexer, ".cpp": CppLexer, ".py": PythonLexer}
 _WORD = re.compile(r"\w+")
-_PLUMBING = re.compile(
-    r'.*\basm\b|"|:|(using|template|namespace|static_assert)\b'
-)  # such lines tell no idea of a kernel
+# Such lines tell no idea of a kernel.
+_PLUMBING = re.compile(r'.*\basm\b|"|:|(using|template|namespace|static_assert)\b')
 _NO_CODE = re.compile(r"\s*(//.*|#.*|[{}\s;]*)")
 
 

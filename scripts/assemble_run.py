@@ -34,14 +34,9 @@ from warpbook.runs.schema import Table
 RUN_LIMIT_BYTES = 8_000_000
 """What a run may take when it is packed, with the profilers' reports that it keeps: git keeps it for ever."""
 
-ENTRY_BYTES = 200
-"""What an archive has of a file beside the file: its name twice, sizes and dates."""
-
-IN_ANOTHER_TABLE = {"aa": tables.SAMPLES}
-"""Parts that are rows of a table of another name."""
-
-MEASURED_TABLES = (tables.SAMPLES, tables.PROGRAMS, tables.JOBS)
-"""Tables whose rows say where they were made."""
+ENTRY_BYTES = 200  # what an archive has of a file beside the file: its name twice, sizes and dates
+IN_ANOTHER_TABLE = {"aa": tables.SAMPLES}  # parts that are rows of a table of another name
+MEASURED_TABLES = (tables.SAMPLES, tables.PROGRAMS, tables.JOBS)  # tables whose rows say where they were made
 
 
 def gather(table: Table, paths: list[Path]) -> pd.DataFrame:
@@ -61,8 +56,7 @@ def group_by_table(paths: Iterable[Path]) -> dict[Table, list[Path]]:
 
 
 def describe_variants() -> dict[str, Any]:
-    """Identity and header of every variant, whole networks' among them. With them a run can be read without the code
-    that made it."""
+    """Identity and header of every variant, also of whole networks: a run can be read without its code."""
     every: dict[str, Variant | Implementation] = {**variants.discover()}
     every |= {one.full_name: one for one in whole_networks.discover().values()}
     return {
@@ -76,8 +70,7 @@ def describe_variants() -> dict[str, Any]:
 
 
 def describe_network(name: str, sizes: list[int]) -> dict[str, Any]:
-    """The identity of a network, or of a study's cases: its shapes, the sizes measured and the SHA-256 of each weight set
-    that is here."""
+    """The identity of a network or of cases: its shapes, the sizes measured, the SHA-256 of its weight sets."""
     network = case_sets.find(name)
     sets = network.weight_sets
     paths = {each: weights.weights_path(network, each) for each in sets} if isinstance(network, Network) else {}
@@ -86,11 +79,6 @@ def describe_network(name: str, sizes: list[int]) -> dict[str, Any]:
         "sizes": sizes,
         "weights_sha256": {weight_set: sha256(path) for weight_set, path in paths.items() if path.exists()},
     }
-
-
-def measuring_nodes(tables_of_figures: Iterable[pd.DataFrame]) -> list[str]:
-    """Every node that a figure was measured on, with its GPU: those that checked or profiled among them."""
-    return sorted({name for frame in tables_of_figures for name in frame.measured_on.unique() if name})
 
 
 def make_run_id(machine: dict[str, Any], ended: datetime, samples: Path) -> str:
@@ -124,8 +112,7 @@ def packed_bytes(paths: Iterable[Path]) -> dict[Path, int]:
 
 
 def keep_reports(reports: list[Path], folder: Path, limit_bytes: int) -> list[str]:
-    """Copy profilers' own reports into a run's folder; the names of those left out, the largest, to keep to the limit
-    on what an archive of them takes."""
+    """Copy profilers' reports into a run's folder; the names of the largest, left out to keep to the limit."""
     sizes = packed_bytes(reports)
     left_out = []
     while sum(sizes.values()) > limit_bytes:
@@ -145,8 +132,7 @@ def assemble(
     reports: list[Path],
     out: Path,
 ) -> None:
-    """Write a run's folder from the parts of each table and the profilers' own `reports`; `sizes` are those of each
-    network that was measured."""
+    """Write a run's folder from each table's parts and the profilers' `reports`; `sizes`: each network's."""
     ended = datetime.now(UTC)
     commit, dirty = version.commit()
     frames = {table: gather(table, paths) for table, paths in parts.items()}
@@ -177,7 +163,9 @@ def assemble(
             "measuring": config["measuring"],
             "machine": {
                 **machine,
-                "measured_on": measuring_nodes(frames[table] for table in MEASURED_TABLES),
+                "measured_on": sorted(
+                    {name for table in MEASURED_TABLES for name in frames[table].measured_on.unique() if name}
+                ),
                 "put_aside": put_aside,
             },
             "config": config,

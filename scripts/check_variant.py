@@ -60,11 +60,6 @@ def correctness_row(case: str, size: int, test: str, **columns: Any) -> Row:
     return {"case": case, "size": size, "test": test, **checking.NOT_COMPARED, **columns}
 
 
-def to_correctness_row(row: Row, cases: Network | CaseSet, shared: Row) -> Row:
-    """A row of the table CORRECTNESS: a test's result, and where and on what it was computed."""
-    return {**shared, **row, **tables.place(cases.problem.name, cases.name, row["case"])}
-
-
 def size_words(row: Row, cases: Network | CaseSet) -> str:
     """The size that a row is about, for whoever reads its reason; empty where there is one size, or it is said."""
     name = cases.problem.facts.size
@@ -189,8 +184,7 @@ def check(
 
 
 def time_left(timeout_s: float, spent: Path | None) -> float:
-    """What a file may take of the time that its submission may take on files that do not end: `spent` holds what others
-    took, a line each."""
+    """What a file may take of its submission's time on files that do not end; `spent`: what others took."""
     taken_s = sum(map(float, spent.read_text().split())) if spent and spent.exists() else 0.0
     return max(timeout_s - taken_s, min(timeout_s, LEAST_LIMIT_S))
 
@@ -250,7 +244,8 @@ def main(words: Sequence[str] | None = None) -> None:
     # A data race explains the other failures, so it comes first; not where an access leaves its array and meets another.
     if not any("-overflow" in row["reason"] for row in rows):
         rows.sort(key=lambda row: (row["test"], row["status"]) != (data_races.TEST, "wrong_result"))
-    tables.CORRECTNESS.write((to_correctness_row(row, network, shared) for row in rows), arguments.out)
+    placed = ({**shared, **row, **tables.place(network.problem.name, network.name, row["case"])} for row in rows)
+    tables.CORRECTNESS.write(placed, arguments.out)
     if variant.inferred_launch:
         print(f"{variant.name}: {variant.inferred_launch.sentence}")
     if remark := variant.shared_memory_remark(network.cases):

@@ -15,7 +15,7 @@ from warpbook.common.supervision import VariantFailure
 from warpbook.harness import preload
 from warpbook.kernels import whole_networks
 from warpbook.kernels.whole_networks import Implementation
-from warpbook.machine import cuda_devices, gpu_turn, gpu_wait, host
+from warpbook.machine import cuda_devices, gpu_wait, host
 from warpbook.machine.host import require_target
 from warpbook.problems import fashion_mnist, networks, weights
 from warpbook.problems.networks import Network
@@ -103,13 +103,7 @@ def main() -> None:
         return call_network(implementation, network, arguments.weights, arguments.images, arguments.arch)
     require_target(tool="ncu")
     of = (implementation, network, arguments.weights, arguments.images, arguments.metrics, arguments.timeout)
-    with gpu_turn.hold_turn(arguments.out) as turn:
-        rows = count(turn.run, *of)
-        turn.report_rows(rows)
-    tables.COUNTERS.write(rows, arguments.out)
-    for row in rows:
-        if row["status"] != "ok":
-            print(f"no counters of {row['variant']} on {row['case']}: {row['status']}: {row['reason']}")
+    counting.write_counters(arguments.out, lambda run: count(run, *of))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from warpbook.common.files import atomic_write
 from warpbook.common.supervision import VariantFailure
 from warpbook.kernels import variants
 from warpbook.kernels.variants import Variant
-from warpbook.machine import cuda_devices, gpu_turn, gpu_wait, host
+from warpbook.machine import cuda_devices, gpu_wait, host
 from warpbook.machine.host import require_target
 from warpbook.problems import case_sets
 from warpbook.problems.problem import Case, numpy_type
@@ -27,15 +27,12 @@ from warpbook.runs import tables
 
 # Of a call that makes more launches than the first number, as many as the second are counted: the rest repeat them.
 LAUNCHES_MAX, LAUNCHES_KEPT = 8, 4
-RANGE = "layer"
-"""The NVTX range around what is counted: this and the layer's name."""
+RANGE = "layer"  # the NVTX range around what is counted: this and the layer's name
 
 
 class LaunchCounter:
-    """A variant's kernels, which count a call's launches and make the first `at_most`.
-
-    Under ncu a launch takes a third of a millisecond where nothing is counted of it, and there may be 20,000.
-    """
+    """A variant's kernels, which count a call's launches and make the first `at_most`: under ncu there may be 20,000, a
+    third of a millisecond each."""
 
     def __init__(self, kernels: Any):
         self._kernels = kernels
@@ -69,10 +66,7 @@ def drawn_array(generator: Any, case: Case, name: str) -> Any:
 
 
 def call_layers(variant: Variant, layers: list[Case], arch: str, launches_file: Path) -> None:
-    """Call the variant twice on each layer, the second time for ncu; write each call's launches to a file, as JSON.
-
-    The launches of peers are not known: they do not go through our kernels.
-    """
+    """Call the variant twice on each layer, the second time for ncu; write each call's launches as JSON."""
     if variant.cuda_source is None:
         _ = variant.module  # PyTorch does not load after NVRTC, which exports clashing C++ symbols
     import cupy
@@ -123,11 +117,8 @@ def group_by_layer(counted: list[dict[str, Any]], layers: list[str]) -> dict[str
 def count_with_ncu(
     run: counting.RunCommand, calling: list[str], layers: list[str], metrics: list[str], timeout_s: float, report: Path
 ) -> tuple[dict[str, list[dict[str, Any]]], dict[str, int], VariantFailure | None]:
-    """(ncu's rows by layer, launches of each layer's call where known, the failure if any); `calling` is what this
-    program is started with to call the variant.
-
-    ncu's report stays at `report`. The rows leave out counters that ncu does not know.
-    """
+    """(ncu's rows by layer, without counters unknown to it; launches of each call where known; the failure if any).
+    `calling` is what this program is started with. ncu's report stays at `report`."""
     with tempfile.TemporaryDirectory() as scratch:
         launches_file = Path(scratch) / "launches.json"
         inside = [sys.executable, __file__, *calling, "--launches", str(launches_file), "--under-tool", *layers]
@@ -205,13 +196,7 @@ def main() -> None:
     require_target(tool="ncu")
     arguments.reports.mkdir(parents=True, exist_ok=True)
     of = (variant, arguments.cases, arguments.images, arguments.metrics, arguments.timeout, arguments.reports)
-    with gpu_turn.hold_turn(arguments.out) as turn:
-        rows = count(turn.run, *of)
-        turn.report_rows(rows)
-    tables.COUNTERS.write(rows, arguments.out)
-    for row in rows:
-        if row["status"] != "ok":
-            print(f"no counters of {row['variant']} on {row['case']}: {row['status']}: {row['reason']}")
+    counting.write_counters(arguments.out, lambda run: count(run, *of))
 
 
 if __name__ == "__main__":

@@ -16,8 +16,7 @@ from warpbook.machine import available_profilers, cuda_devices
 from warpbook.problems import fashion_mnist
 from warpbook.report import pdf
 
-PARAMETERS = Path("/proc/driver/nvidia/params")
-"""What the driver's module was loaded with."""
+PARAMETERS = Path("/proc/driver/nvidia/params")  # what the driver's module was loaded with
 
 
 class Finding(NamedTuple):

@@ -39,10 +39,7 @@ def main() -> None:
         predicted, _ = inference.load(variant, network, parameters)(images)
     right = predicted == labels
     accuracy = {str(size): float(right[:size].mean()) for size in (*SIZES, len(images)) if size <= len(images)}
-    story = {
-        "imported_from": f"imported from {form} of SHA-256 {sha256(arguments.file)[:16]}",
-        "accuracy": accuracy,
-    }
+    story = {"imported_from": f"imported from {form} of SHA-256 {sha256(arguments.file)[:16]}", "accuracy": accuracy}
     weights.save(parameters, story, target)
     print(f"{target}: correctness {', '.join(f'{value:.4f} at {size}' for size, value in accuracy.items())}")
 

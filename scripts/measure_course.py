@@ -18,7 +18,6 @@ from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import node_and_gpu, require_target
 from warpbook.problems import networks
-from warpbook.problems.networks import Network
 from warpbook.problems.problem import Case
 from warpbook.runs import tables
 
@@ -31,8 +30,7 @@ def failed_row(case: Case, failure: VariantFailure) -> Row:
 
 
 def measure(variant: Variant, places: list[Case], sandboxed: bool) -> Iterator[tuple[Case, list[Row]]]:
-    """The samples of each layer and size in turn, or a row that says why there are none. Raises VariantFailure where
-    the file does not compile."""
+    """Each layer's and size's samples in turn, or why there are none. VariantFailure where it does not compile."""
     clock = Clock(ece408_gpu.device())
     built = ece408_gpu.link(variant, sandboxed)
     elsewhere: dict[str, str] = {}
@@ -70,10 +68,6 @@ def time_all(
     except VariantFailure as failed:
         rows += [failed_row(place, failed) for place in remaining]
     return rows
-
-
-def place(network: Network, row: Row) -> Row:
-    return tables.place(network.problem.name, network.name, row["case"])
 
 
 def summary_lines(variant: Variant, rows: list[Row]) -> Iterator[str]:
@@ -114,7 +108,8 @@ def main() -> None:
         with gpu_pool.acquire("gpu", arguments.out) as rows:
             rows += time_all(variant, places, tables.first_failure(checked), sandboxed, arguments.timeout)
             shared = {"job": name, "variant": name, "device": "gpu", "measured_on": node_and_gpu("gpu")}
-        every += [{**shared, "stop_reason": "samples", **row, **place(network, row)} for row in rows]
+        shared["stop_reason"] = "samples"
+        every += [{**shared, **row, **tables.place(network.problem.name, network.name, row["case"])} for row in rows]
         for line in summary_lines(variant, rows):
             print(line, flush=True)
     tables.SAMPLES.write(every, arguments.out)

@@ -30,10 +30,7 @@ from warpbook.runs import tables
 
 
 def bound_violation(rows: list[timing.Row], variant: Variant, case: Case, machine: dict[str, Any]) -> str:
-    """Why a case's samples cannot be true: one is below the hardware's lower bound. Empty when none is.
-
-    Bytes that stay in the L2 cache need not cross the memory bus within a call; the bound leaves them out.
-    """
+    """Why a case's samples cannot be true: one is below the hardware's bound, which leaves out the L2's bytes."""
     gpu = machine["gpu"]
     bound = lower_bounds.method_bound_ms(case, variant.header, gpu, kept_bytes=gpu["l2_bytes"])
     fastest = min(row["time_ms"] for row in rows if row["variant"] == variant.name)

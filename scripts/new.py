@@ -9,6 +9,7 @@ warpbook new kernel mine --problem gemm
 import argparse
 import re
 import shlex
+import string
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,95 +26,17 @@ from warpbook.problems.problem import Problem
 _NAME = re.compile(r"[a-z]\w*")
 NAME = "its name, of small letters, digits and underscores"
 
-PROBLEM = '''"""
-title:   {title}
-extents: {{n: values}}               # each a number of a case
-inputs:  {{x: [n]}}                  # shape; another type: {{shape: [n], dtype: float16}}; optional: name it x?
-outputs: {{y: [n]}}
-flops:   2 * n                     # of the direct method; 0 where nobody counts them
-sums:    1                         # terms of the longest sum: the tolerance follows from it
-exact:   true                      # whether results on small integers are exact
-ragged:  [{{n: 1}}, {{n: 1023}}]       # odd extents, checked besides the study's cases
-"""
-
-
-def reference(x):
-    """float64, with NumPy's or CuPy's arrays. An extent, or xp (numpy or cupy), is a parameter where it is needed."""
-    return 2 * x + 1
-
-
-# Where an output is no sum of products, say the natural unit of its rounding error:
-# def magnitude(x): return abs(reference(x))
-'''
-
-KERNEL = """/*
-title:     {title}
-idea:      What the kernel does differently from its baseline.
-expect:    What that should do to the time, written before measuring.
-{builds_on}threads:   [256]
-grid:      [ceil({count} / 256)]
-*/
-
-{declared}
-{{
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= {count}) return;
-{body}
-}}
-"""
-
-STUDY = """
-  {name}:
-    title: {title}
-    problem: {name}
-    cases: [{{name: line, n: size}}]    # extents of each case, numbers or expressions of `size`
-    sizes: [1024, 1048576]
-    sections: [ladder, milestone_4, analysis, claims]
-"""
-
-CONFIGURATION = """# This file changes Warpbook's own config.yaml, key by key; `warpbook doctor` names the folder that has it.
-study: {study}
-
-report:
-  title: {title}
-  authors: [Your name]
-
-studies:
-  {study}:    # with the cases and sizes of Warpbook's own study, its archived runs supply the times of built-in kernels
-    title: My kernels
-    problem: {problem}
-    cases:
-{cases}
-    sizes: {sizes}
-    variants: [{variants}]    # yours, and any of the built-in ones
-    sections: {sections}
-"""
-
+TEMPLATES = Path(__file__).with_name("new_files")
 IGNORED = "results/\nlogs/\nreports/out/\n.snakemake/\n__pycache__/\n"
-
-WORKFLOW = """# Each push: every kernel checked without a GPU, and the report as an artifact.
-name: warpbook
-on: [push, pull_request]
-permissions: {contents: read}
-jobs:
-  report:
-    runs-on: ubuntu-24.04
-    steps:
-      - uses: actions/checkout@v5
-      - uses: actions/setup-python@v6
-        with: {python-version: "3.13"}
-      - run: sudo apt-get update -qq && sudo apt-get install -y -qq libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0 bubblewrap
-      - run: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0    # for the sandbox
-      - run: pip install "warpbook[cuda13]==VERSION"
-      - run: warpbook check
-      - run: warpbook report
-      - uses: actions/upload-artifact@v6
-        with: {name: report, path: reports/out/}
-"""
 
 NARRATIVE = """Write here what you tried and what you found: it becomes the discussion of the report on {study}.
 """
 _OF_THE_ORIGINAL = ("title", "idea", "expect", "check", "claims", "reference", "builds_on")
+
+
+def fill(template: str, **values: Any) -> str:
+    """A file of `new_files/` with values in their places."""
+    return string.Template((TEMPLATES / template).read_text()).substitute(values)
 
 
 def declaration(of: Problem) -> str:
@@ -131,7 +54,8 @@ def write_kernel(of: Problem, name: str, body: str) -> Path:
         if (variants.variant_folder(f"{of.name}/{of.facts.baseline}") / f"{of.facts.baseline}.cu").exists()
         else ""
     )
-    text = KERNEL.format(
+    text = fill(
+        "kernel.cu",
         title=name.replace("_", " ").capitalize(),
         builds_on=f"builds_on: {baseline}\n" if baseline else "",
         count=count,
@@ -153,12 +77,12 @@ def write_new(path: Path, text: str) -> Path:
 def write_problem(name: str) -> list[Path]:
     """A problem, its first kernel, and a study of it at the end of config.yaml."""
     folder, title = problem.FOLDER / name, name.replace("_", " ").capitalize()
-    described = write_new(folder / problem.FILE, PROBLEM.format(title=title))
+    described = write_new(folder / problem.FILE, fill("problem.py.txt", title=title))
     kernel = write_kernel(problem.read(folder), "naive", "    y[i] = 2 * x[i] + 1;")
     configuration = PROJECT / "config.yaml"
     content = configuration.read_text().rstrip("\n") + "\n"
     with atomic_write(configuration) as temporary:
-        temporary.write_text(content + STUDY.format(name=name, title=title))
+        temporary.write_text(content + fill("study.yaml", name=name, title=title))
     return [described, kernel, configuration]
 
 
@@ -175,7 +99,8 @@ def write_notebook(folder: Path, of: Problem) -> list[Path]:
     every = (one for one in variants.discover(LIBRARY / "kernels" / of.name).values() if one.header.peer)
     peers = [one.stem for one in every if one.device == "gpu" and one.stem.endswith(("_fp32", "cub"))]
     files = {
-        "config.yaml": CONFIGURATION.format(
+        "config.yaml": fill(
+            "config.yaml",
             study=known[of.name],
             title=_flow([of.title])[1:-1],
             problem=of.name,
@@ -186,7 +111,7 @@ def write_notebook(folder: Path, of: Problem) -> list[Path]:
         ),
         f"reports/narrative/{known[of.name]}.md": NARRATIVE.format(study=known[of.name]),
         ".gitignore": IGNORED,
-        ".github/workflows/warpbook.yml": WORKFLOW.replace("VERSION", version.VERSION),
+        ".github/workflows/warpbook.yml": fill("workflow.yaml", version=version.VERSION),
     }
     original = LIBRARY / "kernels" / of.name / baseline
     files[f"kernels/{of.name}/{name}.cu"] = _copy_of(original.with_suffix(".cu"))

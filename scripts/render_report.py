@@ -30,12 +30,9 @@ def render(
     profiles: Path | None = None,
     said: Path | None = None,
 ) -> None:
-    """Write the report of `study` under a configuration's values, with this machine's run at `run`.
-
-    profiles: the folder of the profiles that were imported for the study. said: a file for what the console is told of
-    the report. The supplement of `<study>.pdf` is `<study>-supplement.pdf` beside it. The authors' discussion and the
-    imported profiles are left out, which the report says, where it takes more than pdf.within_limits grants.
-    """
+    """Write the report of `study`, and its supplement beside `pdf`, with this machine's run at `run`. profiles: folder
+    of imported profiles. said: a file for the console's words. What exceeds pdf.within_limits is left out, which the
+    report says."""
     planned = plan.from_config(values)
     ev = evidence.load(
         planned, study, catalog.open_run(run), imported_tables.imported_for_study(profiles) if profiles else ()

@@ -21,8 +21,7 @@ from warpbook.report.views.run_archive import Link
 from warpbook.runs import catalog, tables
 from warpbook.runs.catalog import Run
 
-PLAIN = r"\w[\w.:-]{0,60}"
-"""A word of a stranger's that may be part of a file's name."""
+PLAIN = r"\w[\w.:-]{0,60}"  # a word of a stranger's that may be part of a file's name
 
 
 def open_archived_runs(paths: Iterable[Path]) -> tuple[list[Run], list[str]]:

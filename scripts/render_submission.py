@@ -18,8 +18,7 @@ from warpbook.workflow import plan
 
 
 def render(values: dict[str, Any], run: Path, out: Path) -> None:
-    """Write report.pdf, report.html and report.csv into the folder `out`; without the answers, which it says, where
-    these take more than pdf.within_limits grants."""
+    """Write report.pdf, .html and .csv into `out`; without the answers, and saying so, beyond pdf.within_limits."""
     planned = plan.from_config(values)
     ev = evidence.load(planned, planned.config.study, catalog.open_run(run))
     commit, dirty = version.commit()

@@ -30,9 +30,7 @@ from warpbook.runs import tables
 from warpbook.workflow import plan
 from warpbook.workflow.targets import Targets
 
-REPORT = Path("results/report")
-"""What the project's Snakemake makes, from its folder."""
-
+REPORT = Path("results/report")  # what the project's Snakemake makes, from its folder
 UNJUDGED = "not judged: "  # how a MachineFault begins that stopped a check
 
 TIMEOUTS = 2  # of `timeout_s` in all: for files that do not end, a layer each
@@ -55,8 +53,7 @@ def run_project(room: Path, cores: int) -> None:
 
 
 def work_with_limit(room: Path, limit_s: float) -> None:
-    """The same within a time, its words in a log. Raises UserError where that is not enough; all that it started ends
-    with it."""
+    """The same within a time, its words in a log; else a UserError, and all that it started ends."""
     log = room.absolute() / "logs" / "submission.log"
 
     def work() -> Iterator[None]:
@@ -125,8 +122,7 @@ def environment(room: Path) -> dict[str, str]:
 
 
 def run_untrusted(shared: dict[str, Any]) -> dict[str, Any]:
-    """The configuration for a stranger's submission: everything of it in the sandbox, unless none is asked for, where
-    no profiler is."""
+    """The configuration for a stranger's submission: sandboxed unless none is asked for, without profilers."""
     return {**shared, "sandbox": "none" if shared["sandbox"] == "none" else "all", "profilers": []}
 
 

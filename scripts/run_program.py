@@ -119,10 +119,7 @@ def run_all(arguments: argparse.Namespace, variant: Variant, network: Network) -
 
 
 def run_in_sandbox(arguments: argparse.Namespace, variant: Variant, network: Network, shared: Row) -> Iterator[Row]:
-    """What `run_all` yields in the sandbox. A stranger may have said it: what does not fit is refused.
-
-    Raises VariantFailure where the process inside dies or says what no run does.
-    """
+    """What `run_all` yields in the sandbox, checked. Raises VariantFailure where it dies or answers wrongly."""
     fashion_mnist.load(network)  # what is not there yet cannot be written inside
     if variant.cpp_source:
         with checking.fault_context(variant, "compiled"):

@@ -38,8 +38,7 @@ from warpbook.runs.run_parts import WHOLE
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 IMAGES = 1
-INTERLEAVED_CALLS = 11
-"""Images for the blocks of one multiprocessor: some take three, others two."""
+INTERLEAVED_CALLS = 11  # images for the blocks of one multiprocessor: some take three, others two
 # racecheck needs a microsecond an access: layers with more products than this are left to the other tools, unless
 # tensor cores multiply, for which an access serves many products.
 RACECHECK_PRODUCTS = 2_000_000
@@ -98,10 +97,8 @@ def call_everywhere(variant: Variant, tool: str) -> None:
 
 
 def call_networks(implementation: Implementation, tool: str) -> None:
-    """Call the implementation on each network whose weights are here, with images of zeros.
-
-    One image has no next to race with: racecheck, which takes longest, is spared it.
-    """
+    """Call the implementation on each network whose weights are here, with images of zeros. Racecheck, which takes
+    longest, is spared a single image: it has no next to race with."""
     import cupy
 
     from warpbook.harness import gpu_bench, network_bench
@@ -169,10 +166,7 @@ def sanitize(variant: str, kernels: Path | None, tool: str, timeout_s: float) ->
 
 
 def verdict(out: str, err: str, status: int) -> dict[str, Any]:
-    """Columns of SANITIZER by what a tool and the program under it said: errors, status, reason.
-
-    A finding outweighs how the program ended: memcheck ends a kernel that writes where it must not.
-    """
+    """errors, status and reason of SANITIZER by what a tool and the program said; a finding comes first."""
     lines = [line.removeprefix("=========").strip() for line in out.splitlines()]
     failed, counted = _TOOL_FAILED.findall(out), _ERRORS.search(out)
     errors = int(counted[1] or counted[2]) if counted else 0

@@ -25,8 +25,7 @@ SCRIPTS = Path(__file__).parent
 
 @dataclass(frozen=True)
 class ProfilerCapture:
-    """A program that a profiler watched: its events as rows of ACTIVITIES, how many there were (kept or not), and the
-    profiler's own files."""
+    """A program that a profiler watched: events as rows of ACTIVITIES, their number, the profiler's files."""
 
     events: list[dict[str, Any]]
     count: int
@@ -36,8 +35,7 @@ class ProfilerCapture:
 
 @dataclass(frozen=True)
 class TracedProgram:
-    """The inference program with one variant at one size, and a folder to work in. weights: empty for the network's
-    first."""
+    """The inference program with one variant at one size, and a folder to work in. weights: empty for the first."""
 
     network: str
     variant: str
@@ -93,8 +91,7 @@ def trace_by_nsys(program: TracedProgram) -> ProfilerCapture:
 
 
 def trace_by_nvprof(program: TracedProgram) -> ProfilerCapture:
-    """A trace, and the analysis metrics of the variant's own kernel that takes longest, as the visual profiler reads
-    them."""
+    """A trace, and the analysis metrics of the variant's own longest kernel, as the visual profiler reads them."""
     kept = [program.scratch / f"{program.name}.nvvp", program.scratch / f"{program.name}-analysis.nvvp"]
     output = program.run("nvprof", "--force-overwrite", "--export-profile", kept[0], *program.command)
     seen = read_capture(program, cupti_sqlite.read(kept[0], kept[0].name), output, kept[:1])

@@ -84,8 +84,7 @@ def _row(activity: Any) -> dict[str, Any] | None:
 
 
 def trace(program: str, arguments: list[str], at_most: int) -> tuple[list[dict[str, Any]], int, int]:
-    """(events in order of start, how many there were, the program's exit status); no events where they are more than
-    `at_most`."""
+    """(events in order of start, how many there were, exit status); no events if more than `at_most`."""
     rows: list[dict[str, Any]] = []
     started: dict[int, tuple[int, str]] = {}  # by id: a range's first marker, until its second comes
     count = 0

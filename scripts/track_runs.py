@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from warpbook.common.errors import UserError, exit_status
-from warpbook.report.run_history import Headline, History
+from warpbook.report.run_history import History
 from warpbook.runs import catalog
 from warpbook.runs.catalog import Run
 
@@ -24,8 +24,7 @@ EXPERIMENT = "warpbook"
 ID = "warpbook.run_id"
 STORE = Path("results/mlflow.db")
 MAX_VALUE_CHARACTERS = 200
-METRICS_PER_BATCH = 500
-"""Metrics of one request: MLflow takes a thousand."""
+METRICS_PER_BATCH = 500  # metrics of one request: MLflow takes a thousand
 
 
 def client(uri: str) -> Any:
@@ -79,12 +78,8 @@ def figures(run: Run, tolerance: float) -> Iterator[tuple[str, float]]:
         yield from _with_interval(f"{place}/best_ms", line.time)
         if line.over:
             yield from _with_interval(f"{place}/best_speedup", line.over[1].ratio)
-        yield from _variants(history, line, place)
-
-
-def _variants(history: History, line: Headline, place: str) -> Iterator[tuple[str, float]]:
-    for row in history.variants(line):
-        yield from _with_interval(f"{place}/{row.name}_ms", row.time)
+        for row in history.variants(line):
+            yield from _with_interval(f"{place}/{row.name}_ms", row.time)
 
 
 def _with_interval(name: str, estimate: Any) -> Iterator[tuple[str, float]]:

@@ -28,10 +28,7 @@ LOW_ACCURACY = 0.63
 
 
 class TrainableNetwork(nn.Module):
-    """A network fed 0 to 255: training divides by 255, which is folded into its first weights when they are written.
-
-    Batch normalisation is a layer of its own while it is trained, and no more once it is `folded`.
-    """
+    """A network fed 0 to 255. What is written has the division by 255, and normalisation once `folded`, in it."""
 
     def __init__(self, network: networks.Network, folded: bool = False):
         super().__init__()
@@ -43,9 +40,8 @@ class TrainableNetwork(nn.Module):
                 sizes = (layer.C, layer.M, (layer.K, layer.KW), (layer.S, layer.SW))
                 normalized = layer.name in network.batch_norms and not folded
                 bias = network.batch_norms[layer.name] if normalized else bool(layer.optional)
-                self.named[layer.name] = nn.Conv2d(
-                    *sizes, dilation=(layer.D, layer.DW), groups=layer.G, bias=bias
-                )  # forward pads
+                # `forward` pads.
+                self.named[layer.name] = nn.Conv2d(*sizes, dilation=(layer.D, layer.DW), groups=layer.G, bias=bias)
                 if normalized:
                     self.normalized[layer.name] = nn.BatchNorm2d(layer.M)
             elif isinstance(layer, networks.DenseLayer):

@@ -35,11 +35,8 @@ def check(
     device: Literal["emulator", "gpu", "cpu"] = "emulator",
     timeout_s: float = 600,
 ) -> pd.DataFrame:
-    """The tests of one kernel's file against float64, a row each: `ok`, `status`, `reason`, errors, tolerance.
-
-    It is called on the cases of a study, the first of its problem by default, and on the problem's ragged cases.
-    Raises UserError where it cannot be tried at all.
-    """
+    """The tests of one kernel's file against float64, a row each: `ok`, `status`, `reason`, errors, tolerance; on the
+    cases of a study, by default its problem's first, and on ragged cases. Raises UserError."""
     path, of = Path(path), problems.find(problem)
     if not path.is_file():
         raise UserError(f"{path} does not exist")
@@ -96,11 +93,8 @@ def time(
     max_time_s: float = 10,
     equivalence_margin: float = 0.01,
 ) -> Timing:
-    """Time a call against a baseline by the host's clock, samples of both interleaved, until both medians are known to
-    `relative_noise` or `max_time_s` is spent.
-
-    `synchronize` waits for what a call has launched, as `cupy.cuda.Device().synchronize` does; its time counts.
-    """
+    """Time a call against a baseline by the host's clock, interleaved, until both medians are known to `relative_noise`
+    or `max_time_s` is spent. `synchronize` waits for launched work; its time counts."""
     from warpbook.config.settings import SeriesPolicy
     from warpbook.harness import timing
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import probe_machine
 from warpbook.common import units
 from warpbook.common.statistics import Estimate
-from warpbook.report import figures
 from warpbook.report.evidence import Evidence
+from warpbook.report.figures import time_plots
 from warpbook.report.views import executive
 from warpbook.runs import catalog, tables
 
@@ -60,10 +60,10 @@ def test_a_kernel_that_is_ahead_on_one_layer_is_named_with_the_time_of_both_toge
     ]
     together = units.time(sum(time.value for time in times))
     assert f"({together} with fp16x3_wgmma on conv2)" in best_sentence(ev)
-    assert "fp16x3_wgmma" in figures.time_plots.op_times(ev)
+    assert "fp16x3_wgmma" in time_plots.op_times(ev)
     changed = evidence_of(small_archive)
     changed.ranking.faster_variants = {}
-    assert "fp16x3_wgmma" not in best_sentence(changed) + figures.time_plots.op_times(changed)
+    assert "fp16x3_wgmma" not in best_sentence(changed) + time_plots.op_times(changed)
 
 
 def faster(ev, variant, layer, factor):

@@ -10,9 +10,9 @@ from matplotlib.text import Text
 
 from warpbook.common import intervals
 from warpbook.common.statistics import Estimate
-from warpbook.report import figures, rendering
+from warpbook.report import rendering
 from warpbook.report.evidence import Speedup
-from warpbook.report.figures import labels, svg_drawing
+from warpbook.report.figures import labels, speedup_plots, svg_drawing, timelines
 from warpbook.report.views import cell_markup
 
 
@@ -65,7 +65,7 @@ def test_a_timeline_of_many_launches_stays_small(monkeypatch, evidence_of, small
     copies["end_ns"] = copies.start_ns + 500
     many = pd.concat([frame, copies], ignore_index=True)
     monkeypatch.setitem(ev.profiles.traced, (ev.profiles.tracer, ev.ranking.naive.name, ev.largest), many)
-    assert len(figures.timelines.timeline(ev, ev.ranking.naive, ev.largest)) < 400_000
+    assert len(timelines.timeline(ev, ev.ranking.naive, ev.largest)) < 400_000
 
 
 def test_numbers_of_a_crowd_of_points_cover_neither_each_other_nor_a_point():
@@ -89,7 +89,7 @@ def test_numbers_of_a_crowd_of_points_cover_neither_each_other_nor_a_point():
 
 def test_the_names_at_the_ends_of_lines_lie_within_their_chart_and_apart(ev):
     for variant in ev.ranking.measured_variants("gpu", peers=False):
-        svg = figures.speedup_plots.speedup_by_layer(ev, variant) if variant.header.builds_on else ""
+        svg = speedup_plots.speedup_by_layer(ev, variant) if variant.header.builds_on else ""
         heights = [
             float(re.search(rf"translate\([\d.]+ ([\d.]+)\)[^>]*>{name}<", svg)[1])
             for name in (ev.layer_names if svg else [])

@@ -14,7 +14,8 @@ from markupsafe import Markup
 
 from warpbook.common import units
 from warpbook.config import settings
-from warpbook.report import figures, trace_layout
+from warpbook.report import trace_layout
+from warpbook.report.figures import style
 from warpbook.report.views import chains, kernel_resources, last_page, launch_overhead, launch_resources, milestone_4
 from warpbook.report.views.supplement import all_times
 
@@ -225,7 +226,7 @@ def test_kernels_before_and_after_share_one_axis_a_key_and_a_colour_in_every_cha
             assert len(shown.table.rows) == 2 * len(ev.layers)
             assert (shown.streams is not None) == ("a lane for each stream" in shown.table.caption)
 
-    colours = figures.style.kernel_colours(ev)
+    colours = style.kernel_colours(ev)
     assert set(colours) == set(ev.profiles.kernel_names) and len(colours) > 5
     assert list(colours.values()).count(colours["conv_forward"]) == 1
     shown = [

@@ -15,9 +15,9 @@ from warpbook.common import units
 from warpbook.common.statistics import Estimate
 from warpbook.kernels import variants, whole_networks
 from warpbook.profiling import counters
-from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.evidence.run_selection import whole_network_rows
+from warpbook.report.figures import unit_plots
 from warpbook.report.views import (
     analysis,
     cell_markup,
@@ -312,11 +312,11 @@ def test_of_what_each_step_to_the_best_kernel_keeps_busy_the_unit_that_bounds_it
     words = {"Issue": "instruction issue", "Pipes": "pipes", "L1": "the L1", "L2": "the L2", "DRAM": "DRAM"}
     for step, case in itertools.product(steps, ev.layers):
         call = ev.counters.calls[step, case.name]
-        _, said, _ = counters.short_bound(call.longest)
-        bound = [label for label in words if words[label] in said and "latency" not in said]
+        said = counters.bound_sentence(call.longest)
+        bound = [label for label in words if words[label] in said and not said.startswith("Bound by latency")]
         heads = zip(analysis.BUSY_HEAD, analysis.busy_cells(call, 1000.0), strict=True)
         assert [head for head, cell in heads if "<strong>" in cell] == bound
-        (row,) = figures.unit_plots.unit_rows(ev, case, [step])
+        (row,) = unit_plots.unit_rows(ev, case, [step])
         assert row.bound.removesuffix(", shared") == "".join(bound)
         assert row.name in drawn.alt and drawn.svg.count(f">{row.name}<") == len(ev.layers)
 

@@ -163,7 +163,7 @@ def test_what_the_harness_missed_or_could_not_run_is_said_in_its_place(other):
 
 def test_what_a_run_lacks_has_no_table_and_is_set_aside_with_its_names(other):
     other.gpu_run = None
-    assert validity.validity_view(other) == validity.ValiditySection(None, None, None)
+    assert not any(vars(validity.validity_view(other)).values())
     assert validity.sweep_sentences(other) == ()
 
     other.gpu_run = None

@@ -17,8 +17,9 @@ from warpbook.common.files import PROJECT
 from warpbook.machine import available_profilers
 from warpbook.machine.cuda_devices import Device
 from warpbook.profiling import cupti_sqlite, nsight
-from warpbook.report import figures, trace_layout
+from warpbook.report import trace_layout
 from warpbook.report.evidence import layer_events
+from warpbook.report.figures import timelines
 from warpbook.report.trace_layout import CopyOverlap
 from warpbook.runs import catalog, tables
 
@@ -232,7 +233,7 @@ def test_hidden_copies_op_times_and_many_kernels_are_counted_and_drawn():
     )
     side = trace_layout.Side("mine", "conv1", 10_000, kernels)
     assert side.span_ns == 9_999_900
-    drawing = figures.timelines.layer_kernels(side, side.span_ns, {"k": "#0b5cad"})
+    drawing = timelines.layer_kernels(side, side.span_ns, {"k": "#0b5cad"})
     assert len(drawing) < 100_000
     assert drawing.count("<path") == 5  # a baseline and four lanes
 

@@ -330,9 +330,9 @@ def test_a_database_gives_every_event_whole_and_nothing_else(databases, written_
 
 
 def test_sums_of_a_long_profile_equal_what_nsys_itself_prints(databases, monkeypatch):
-    monkeypatch.setattr("warpbook.profiling.cupti_sqlite.EVENTS_AT_MOST", 10)
+    monkeypatch.setattr("warpbook.profiling.profile_schema.EVENTS_AT_MOST", 10)
     profile = importing.read(databases["nsys"])
-    assert profile.what == "nsys SQLite, 20 events summarised (at most 250,000 are kept one by one)"
+    assert profile.what == "nsys SQLite, 20 events summarised (at most 10 are kept one by one)"
     assert profile.events == []
     printed = importing.read(CAPTURED / "nsys_stats.csv").summaries
     words = {"[CUDA memcpy Host-to-Device]": "[CUDA memcpy HtoD]", "[CUDA memcpy Device-to-Host]": "[CUDA memcpy DtoH]"}

@@ -14,10 +14,7 @@ class UserError(Exception):
 
 
 class MachineFault(UserError):
-    """Trouble of the machine while a variant was checked: a full disk, too little memory, a process killed from outside.
-
-    It is no verdict on the variant: the job fails without an output, and the next command tries again.
-    """
+    """Trouble of the machine, as a full disk, in a check: no verdict and no output; the next command tries again."""
 
 
 def first_line(error: BaseException) -> str:

@@ -1,8 +1,6 @@
 """Expressions in headers and problems: whole numbers made of extents and constants, as `ceil(m / 16) * ceil(n / 16)`.
-
 Python's own parser reads them; of its language these are allowed: names, whole numbers, + - * / // % **, and ceil, min
-and max. Values are exact fractions, so that ceil(a / b) is too. Nothing here runs what a header says.
-"""
+and max. Values are exact fractions, so that ceil(a / b) is too. Nothing here runs what a header says."""
 
 import ast
 import functools

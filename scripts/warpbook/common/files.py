@@ -56,11 +56,8 @@ def new_module(name: str, path: Path) -> tuple[ModuleType, Callable[[ModuleType]
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[Path]:
-    """A temporary path beside `path`, moved onto it when the block ends well and removed when it does not.
-
-    The temporary name keeps the suffix, because writers choose a format by it. Raises UserError, naming the
-    file, when the disk is full or fails, or the folder cannot be written.
-    """
+    """A temporary path with the suffix of `path`, moved onto it when the block ends well and removed when it does not.
+    Raises UserError, naming the file, when it cannot be written."""
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -90,8 +87,7 @@ def _sync_to_disk(written: Path) -> None:
 
 @contextmanager
 def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
-    """A folder for temporary files, in TMPDIR or `parent`, gone when the block ends. Raises UserError where none can
-    be made."""
+    """A temporary folder, in TMPDIR or `parent`, gone when the block ends. UserError where none can be made."""
     parent = parent or Path(tempfile.gettempdir())
     with ExitStack() as held:
         try:
@@ -103,10 +99,7 @@ def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
 
 @contextmanager
 def _scratch_folder(prefix: str, parent: Path) -> Iterator[Path]:
-    """A folder in `parent` for this process's temporary files, removed when the block ends.
-
-    Those of its like that a killed process left there are removed too: nobody holds their locks any more.
-    """
+    """A folder in `parent` for temporary files, removed with those of killed processes when the block ends."""
     _sweep(prefix, parent)
     with ExitStack() as held:
         while True:
@@ -136,11 +129,7 @@ def _sweep(prefix: str, parent: Path) -> None:
 
 
 def _lock_folder(folder: Path) -> int:
-    """The descriptor of a folder's lock file, locked until it is closed or its process ends. Raises BlockingIOError
-    where another process holds it.
-
-    A file, open for writing, because NFS locks no folder.
-    """
+    """The descriptor of a folder's locked lock file (NFS locks no folder). BlockingIOError if another holds it."""
     inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         handle = os.open(".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600, dir_fd=inside)
@@ -158,8 +147,7 @@ def _lock_folder(folder: Path) -> int:
 
 
 def disk_failure(error: BaseException | None) -> OSError | None:
-    """The disk's refusal to be written to that an exception is, or came of: a writer that cannot end its file for it
-    raises another on top."""
+    """The disk's refusal to be written to that an exception is, or, as writers raise more on top, came of."""
     while error:
         if isinstance(error, OSError) and error.errno in _DISK_FAILURES:
             return error
@@ -182,8 +170,7 @@ def both_folders(name: str) -> tuple[Path, ...]:
 
 
 def find_file(name: str, folders: Iterable[Path] = both_folders("")) -> Path:
-    """A file by its path in one of some folders, the project's own before the library's; the path in the first where
-    there is none."""
+    """A file by its path in one of some folders, the project's own before the library's; else in the first."""
     paths = [folder / name for folder in folders]
     return next((path for path in paths if path.exists()), paths[0])
 

@@ -10,10 +10,7 @@ SNAKEMAKE = "WARPBOOK_SNAKEMAKE"
 
 
 def end_with_snakemake() -> None:
-    """Have this process killed when its Snakemake dies. Nothing happens to one that was started by hand.
-
-    Between the two is a shell, which outlives a killed Snakemake: the system's death signal would not come.
-    """
+    """Have this process killed when its Snakemake dies, past the shell between them, if it has one."""
     pid = os.environ.get(SNAKEMAKE)
     if not pid:
         return

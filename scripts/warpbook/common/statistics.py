@@ -37,11 +37,9 @@ class Estimate:
 
 
 def _ranks(n: int) -> tuple[int, int]:
-    """0-based ranks of the two order statistics that cover the median with at least 95 % probability, n >= 6.
-
-    The number of samples below the median is binomial (n, 1/2): the distribution-free interval, David and Nagaraja,
-    Order Statistics, section 7.1. Beyond a thousand samples, where 0.5**n underflows, its normal limit, widened by one.
-    """
+    """0-based ranks of the two order statistics that cover the median with at least 95 % probability, n >= 6. The
+    number of samples below the median is binomial (n, 1/2): the distribution-free interval, David and Nagaraja, Order
+    Statistics, section 7.1. Beyond a thousand samples, where 0.5**n underflows, its normal limit, widened by one."""
     if n > 1000:
         rank = math.floor(n / 2 - 1.96 * math.sqrt(n) / 2) - 1
         return rank, n - 1 - rank
@@ -56,11 +54,9 @@ def _ranks(n: int) -> tuple[int, int]:
 
 
 def median(samples: np.ndarray) -> Estimate:
-    """Median of positive samples with a 95 % interval.
-
-    From 6 samples on the interval lies between two order statistics, whatever the distribution. From 2 to 5 it is
-    Student's on the logarithms, around their mean, widened to hold the median.
-    """
+    """Median of positive samples with a 95 % interval. From 6 samples on the interval lies between two order
+    statistics, whatever the distribution. From 2 to 5 it is Student's on the logarithms, around their mean, widened to
+    hold the median."""
     values = np.sort(np.asarray(samples, dtype=float))
     n = len(values)
     if n == 0:
@@ -83,12 +79,9 @@ def paired_ratio(numerators: np.ndarray, denominators: np.ndarray) -> Estimate:
 
 
 def unpaired_ratio(numerators: np.ndarray, denominators: np.ndarray) -> Estimate:
-    """Ratio of two medians measured apart; its interval is made of theirs, and narrower than neither.
-
-    In logarithms an end lies as far from the ratio as the two medians' ends from them, added as squares: Zou and
-    Donner, Statistics in Medicine 27, 2008. The interval covers the samples' spread, but no drift between the two
-    measurements.
-    """
+    """Ratio of two medians measured apart; its interval is made of theirs, and narrower than neither. In logarithms an
+    end lies as far from the ratio as the two medians' ends from them, added as squares: Zou and Donner, Statistics in
+    Medicine 27, 2008. The interval covers the samples' spread, but no drift between the two measurements."""
     above, below = median(numerators), median(denominators)
     down = math.hypot(math.log(above.value / above.low), math.log(below.high / below.value))
     up = math.hypot(math.log(above.high / above.value), math.log(below.value / below.low))
@@ -112,11 +105,8 @@ def sum_of_medians(series: list[np.ndarray]) -> Estimate:
 
 
 def ratio_of_sums(numerators: list[np.ndarray], denominators: list[np.ndarray], paired: bool) -> Estimate:
-    """Ratio of two sums of medians, with a bootstrap interval; NaN where a series has a single sample.
-
-    `paired`: sample i of a numerator and of its denominator were taken in one round, and are drawn together; of few
-    samples the rounds' ratios are drawn.
-    """
+    """Ratio of two sums of medians, with a bootstrap interval; NaN where a series has a single sample. `paired`:
+    samples of one round are drawn together; of few samples the rounds' ratios are."""
     generator = np.random.default_rng(_SEED)
     value = float(sum(map(np.median, numerators)) / sum(map(np.median, denominators)))
     n = min(len(samples) for samples in [*numerators, *denominators])
@@ -162,16 +152,12 @@ def _bootstrap_estimate(value: float, drawn: np.ndarray, n: int) -> Estimate:
     return Estimate(value, min(float(low), value), max(float(high), value), n)
 
 
-SAMPLES_MOST = 10_000
-"""Of a series: more would be measured for hours."""
+SAMPLES_MOST = 10_000  # of a series: more would be measured for hours
 
 
 def samples_to_decide(speedup: Estimate, equivalence_margin: float, beyond: float) -> int | None:
-    """How many samples, where `speedup.n` gave its interval, would narrow that until `verdict` is not ambiguous.
-
-    An interval narrows with the square root of their number. None where no number would do: the value itself lies
-    where runs of the same code do.
-    """
+    """How many samples would narrow the interval of `speedup`, by the square root of their number, until `verdict` is
+    not ambiguous. None where no number would do."""
     below, above = speedup.value - speedup.low, speedup.high - speedup.value
     if not math.isfinite(below) or not math.isfinite(above):
         return None
@@ -187,11 +173,7 @@ def samples_to_decide(speedup: Estimate, equivalence_margin: float, beyond: floa
 
 
 def verdict(speedup: Estimate, equivalence_margin: float, beyond: float = 0.0) -> str:
-    """The verdict on a speedup (baseline's time over the variant's): faster, slower, same or ambiguous.
-
-    same: the whole interval lies within `equivalence_margin` of 1. faster, slower: it lies further than `beyond` from
-    1. Else ambiguous.
-    """
+    """A speedup's verdict: same within `equivalence_margin` of 1, faster or slower `beyond` that, else ambiguous."""
     if not math.isfinite(speedup.low):
         return "ambiguous"
     if 1 - equivalence_margin <= speedup.low and speedup.high <= 1 + equivalence_margin:

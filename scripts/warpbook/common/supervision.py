@@ -80,8 +80,7 @@ class Stopwatch:
 
 
 def processor_time(pid: int) -> tuple[float, str]:
-    """Seconds of processor time of a process and of those of its children that ended, and its state as Linux tells it;
-    (0, "") where it is no more."""
+    """Processor time in s of a process and its ended children, and its state in Linux; (0, "") when gone."""
     try:
         fields = Path("/proc", str(pid), "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
@@ -147,11 +146,8 @@ def run_to_end(
     ready: Callable[[], bool] = lambda: True,
     by_processor_time: bool = False,
 ) -> tuple[int, str, str]:
-    """(exit status, stdout, stderr) of a command, which `before` prepares its process for.
-
-    Raises TimeoutExpired: the time counts anew from when it is `ready`, which is asked until it is; by a Stopwatch, where
-    it is asked for. All that it started is killed with it.
-    """
+    """(exit status, stdout, stderr) of a command; `before` prepares its process. Raises TimeoutExpired: the time counts
+    anew from when it is `ready`. All that it started is killed with it."""
     parent = os.getpid()
 
     def prepare() -> None:
@@ -208,10 +204,7 @@ def lower_limit(kind: int, most: int) -> None:
 
 @contextlib.contextmanager
 def kill_descendants() -> Iterator[None]:
-    """Kill every process that was started inside the block and outlives it, by whomever and in whatever session.
-
-    Linux gives orphans to their nearest ancestor that asks for them, and in the block that is this process.
-    """
+    """Kill what was started inside the block and outlives it: Linux gives orphans to this process meanwhile."""
     asked = ctypes.c_int()
     _LIBC.prctl(_GET_CHILD_SUBREAPER, ctypes.byref(asked), 0, 0, 0)
     _LIBC.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -302,8 +295,7 @@ def _tasks() -> int:
 
 
 def _wait(receiver: Connection, child: int, death: int, timeout_s: float, memory_bytes: int | None) -> None:
-    """Wait for an item or the child's death. Raises VariantFailure where time or memory runs out, or processes are too
-    many."""
+    """Wait for an item or the child's death; VariantFailure where it takes too much time, memory or processes."""
     until = time.monotonic() + timeout_s
     before = _tasks()
     stopwatch = Stopwatch(lambda: {child, *descendants(child)}) if memory_bytes is not None else None

@@ -6,8 +6,7 @@ import sys
 
 
 def require_utf8() -> None:
-    """Begin this program anew in Python's UTF-8 mode where its locale has another encoding; what it starts is in that
-    mode too."""
+    """Begin this program, and what it starts, anew in Python's UTF-8 mode where its locale differs."""
     if locale.getpreferredencoding(False).lower() in ("utf-8", "utf8") or os.environ.get("PYTHONUTF8") == "1":
         return
     os.environ["PYTHONUTF8"] = "1"

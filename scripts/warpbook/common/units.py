@@ -87,8 +87,7 @@ def _ratio_decimals(estimate: Estimate) -> int:
 
 
 def sample_size(estimates: Iterable[Estimate]) -> str:
-    """The number of samples behind an interval, to stand with it, or the least and the most behind several: n 300,
-    n 6 to 300. Empty where there is none."""
+    """The number of samples behind an interval, or the least and the most behind several: n 300, n 6 to 300."""
     sizes = sorted(estimate.n for estimate in estimates)
     if not sizes:
         return ""
@@ -114,8 +113,7 @@ def nvprof_time(ns: float) -> str:
 
 
 def gnu_time(user_s: float, system_s: float, elapsed_s: float, max_rss_kib: int) -> str:
-    """The first line of GNU time's report: 13.16user 12.04system 0:11.76elapsed 214%CPU (0avgtext+0avgdata
-    2830016maxresident)k."""
+    """The first line of GNU time's report: 13.16user 12.04system 0:11.76elapsed 214%CPU (…)k."""
     minutes, seconds = divmod(elapsed_s, 60)
     cpu = 100 * (user_s + system_s) / elapsed_s
     return (

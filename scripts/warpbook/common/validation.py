@@ -10,8 +10,7 @@ from warpbook.common.errors import nearest_name
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_SHOWN = 200
-"""Characters of a value that is wrong."""
+_SHOWN = 200  # characters of a value that is wrong
 
 _READ_AS: dict[str, Callable[[str], Any]] = {
     "int_type": int,
@@ -37,8 +36,7 @@ def validate(model: type[Model], values: Mapping[str, Any], context: Any = None)
 
 
 def _replace_at(values: Any, place: tuple[int | str, ...], read: Callable[[str], Any]) -> Any:
-    """The same with the text at a place read, where it can be. A place may name a union's member, or say that a key
-    is meant."""
+    """The same with the text at a place read, where it can be; a place may name a union's member or a key."""
     if isinstance(values, dict):
         return {key: _replace_at(one, place[1:], read) if key == place[0] else one for key, one in values.items()}
     if isinstance(values, list):
@@ -57,7 +55,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> list[str]:
 def _explain_error(detail: Any, model: type[BaseModel]) -> str:
     place = ".".join(str(part) for part in detail["loc"])
     if detail["type"] == "extra_forbidden":
-        return f"{place}: unknown key: {nearest_name(str(detail['loc'][-1]), _keys_at(detail['loc'][:-1], model))}"
+        return f"{place}: unknown key: {nearest_name(str(detail['loc'][-1]), keys_at(detail['loc'][:-1], model))}"
     if detail["type"] == "missing":
         return f"{place}: missing"
     message = detail["msg"].removeprefix("Value error, ")
@@ -67,13 +65,15 @@ def _explain_error(detail: Any, model: type[BaseModel]) -> str:
     return f"{place}: {message}{shown}" if place else f"{message}{shown}"
 
 
-def _keys_at(place: tuple[int | str, ...], model: Any) -> list[str]:
+def keys_at(place: tuple[int | str, ...], model: Any) -> list[str]:
     """The keys that a model knows at a place such as ("studies", "fa18")."""
     for part in place:
         if get_origin(model) in (dict, list):
             model = get_args(model)[-1]
-        else:
+        elif part in model.model_fields:
             model = model.model_fields[part].annotation
+        else:
+            model = get_args(model.__annotations__["__pydantic_extra__"])[-1]
         if get_origin(model) in (Union, types.UnionType):
             model = get_args(model)[0]
-    return list(model.model_fields)
+    return [field.alias or name for name, field in model.model_fields.items()]

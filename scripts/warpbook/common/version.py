@@ -10,8 +10,7 @@ VERSION: str = tomllib.loads((LIBRARY / "pyproject.toml").read_text())["project"
 
 
 def commit() -> tuple[str, bool | None]:
-    """(commit, whether tracked files differ from it or untracked ones stand beside); ("", None) where git cannot
-    tell."""
+    """(commit, whether tracked files differ from it or untracked ones are there); ("", None) where git cannot tell."""
 
     def git_output(*arguments: str) -> str:
         return subprocess.run(

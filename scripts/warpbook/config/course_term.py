@@ -1,7 +1,5 @@
-"""What a term of the course ECE408 asks of a submission: its optimizations, their points, the bound on its times.
-
-The facts are data, under `course` of a study in config.yaml.
-"""
+"""What a term of the course ECE408 asks of a submission: its optimizations, their points, the bound on its times. The
+facts are data, under `course` of a study in config.yaml."""
 
 import re
 from collections.abc import Mapping
@@ -35,8 +33,7 @@ class Milestone(_TermModel):
 
 
 class Performance(_TermModel):
-    """Points for the final file's op times, all layers added: all at `full_ms` or less, none above `none_ms`, linear
-    between."""
+    """Points for the final file's op times, layers added: all at `full_ms`, none above `none_ms`, else linear."""
 
     points: int | None = Field(None, gt=0)
     full_ms: float = Field(gt=0)

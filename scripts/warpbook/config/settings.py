@@ -1,7 +1,7 @@
 """config.yaml as a frozen model. Unknown keys are refused, and every value is checked before any job runs."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -40,10 +40,7 @@ class _ConfigModel(BaseModel):
 
 
 class SeriesPolicy(_ConfigModel):
-    """When a series of timing samples ends: at the target precision, after `max_samples`, or at its time limit.
-
-    It never ends before `min_samples`, which have a time limit of their own.
-    """
+    """When a series of samples ends: precise, `max_samples` or time; `min_samples` have a limit of their own."""
 
     warmup: int = Field(ge=0, le=100, description="untimed calls before the first sample")
     min_samples: int = Field(ge=1, le=10_000, description="samples that every series takes")
@@ -53,8 +50,7 @@ class SeriesPolicy(_ConfigModel):
 
 
 class ProgramRuns(_ConfigModel):
-    """How often the whole inference program is run at each size: `runs` times, or until `min_samples_timeout_s` is
-    spent."""
+    """How often the whole inference program is run at each size: `runs` times, or for `min_samples_timeout_s`."""
 
     runs: int = Field(ge=1, le=100)
     min_samples_timeout_s: float = Field(gt=0, le=3600)
@@ -247,8 +243,7 @@ def _target(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
-MOST_GPUS = 64
-"""Of one host."""
+MOST_GPUS = 64  # of one host
 
 
 def _gpus(value: Any) -> Any:
@@ -306,8 +301,7 @@ class Config(_ConfigModel):
 
     @property
     def chosen_studies(self) -> dict[str, Study]:
-        """The studies that this command is about, by name; `all` are those that need no submission and are not wanted
-        by name alone."""
+        """The studies that this command is about; `all` are those that need no submission and no name."""
         every = (name for name, study in self.studies.items() if not (study.course or study.by_name))
         return {name: self.studies[name] for name in named_studies(self.study, every)}
 
@@ -328,8 +322,7 @@ class Config(_ConfigModel):
 
     @property
     def recorded_json(self) -> str:
-        """What a run records and a report is made by, as JSON: all but what other commands are about, and where
-        checks run."""
+        """What a run records and a report is made by, as JSON, without other commands' settings."""
         others = {"archive", "base", "head", "tolerance", "path", "submissions", "stream"}
         return self.model_dump_json(exclude={"sandbox", *others})
 
@@ -361,21 +354,8 @@ def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
         raise UserError("\n".join(["config.yaml:", *(f"  {problem}" for problem in problems)]))
     config = _with_full_names(config)
     problems += [
-        f"studies.{name}.{key}: no variant is called {variant!r}: {nearest_name(variant, known_variants)}"
-        for name, study in config.studies.items()
-        for key in ("variants", "programs", "show_profile_of")
-        for variant in getattr(study, key) or []
-        if variant not in known_variants
-    ]
-    problems += [
-        f"studies.{name}.first_kernel: no variant is called {study.first_kernel!r}: "
-        f"{nearest_name(study.first_kernel, known_variants)}"
-        for name, study in config.studies.items()
-        if study.first_kernel and study.first_kernel not in known_variants
-    ]
-    problems += [
-        f"stream.variants.{device}: no variant is called {variant!r}: {nearest_name(variant, known_variants)}"
-        for device, variant in config.stream.variants.items()
+        f"{place}: no variant is called {variant!r}: {nearest_name(variant, known_variants)}"
+        for place, variant in _named_variants(config)
         if variant not in known_variants
     ]
     problems += [problem for name in config.studies for problem in _timeline_mistake(config, name, known_variants)]
@@ -383,6 +363,16 @@ def load(values: Mapping[str, Any], known_variants: list[str]) -> Config:
     if problems:
         raise UserError("\n".join(["config.yaml:", *(f"  {problem}" for problem in problems)]))
     return config
+
+
+def _named_variants(config: Config) -> Iterator[tuple[str, str]]:
+    """The places where variants are named, and their names."""
+    for name, study in config.studies.items():
+        for key in ("variants", "programs", "show_profile_of"):
+            yield from ((f"studies.{name}.{key}", variant) for variant in getattr(study, key) or [])
+        if study.first_kernel:
+            yield f"studies.{name}.first_kernel", study.first_kernel
+    yield from ((f"stream.variants.{device}", variant) for device, variant in config.stream.variants.items())
 
 
 def _size_mistakes(config: Config, name: str) -> list[str]:

@@ -54,8 +54,7 @@ def _lines(pattern: str, plain: str, begin: int = 0, end: int = -1) -> list[int]
 
 
 def _launches(plain: str) -> list[tuple[str, int]]:
-    """(method, line) of every launch that stands in a method of GPUInterface. Each character is looked at once, however
-    the braces stand."""
+    """(method, line) of every launch in a method of GPUInterface, each character looked at once."""
     found = []
     end = 0
     while method := ece408.METHOD.search(plain, end):

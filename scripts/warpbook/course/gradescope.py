@@ -11,10 +11,8 @@ PASSED = "right"
 
 
 def results_json(rows: Sequence[dict[str, Any]], term: Term) -> str:
-    """A test for each row. Its score is the points of an optimization whose file is right and holds the words that its
-    term asks for; the submission's is their sum, of optional ones up to what counts. Points that a person gives, for
-    times and answers, are in none.
-    """
+    """A test for each row. Its score is the points of an optimization whose file is right and holds the words asked
+    for; the submission's is their sum. Points that a person gives are in none."""
     scores = {row["number"]: _score(row, term) for row in rows if row["possible"] is not None}
     return json.dumps(
         {

@@ -22,10 +22,7 @@ def for_configuration(config: Config) -> Context | None:
 
 @functools.cache
 def from_newest_run(network: str, layers: tuple[str, ...], images: int) -> Context | None:
-    """Of the newest archived run that holds a network; None where there is none, or no figure at that size.
-
-    The kernels are those of `BUILT_IN_COUNTERPARTS`, then the fastest of all and the fastest of a library.
-    """
+    """Of the newest archived run of a network: `BUILT_IN_COUNTERPARTS`, and the fastest kernel and library."""
     run, _ = catalog.find_newest(network)
     if run is None or run.gpu is None:
         return None

@@ -33,11 +33,9 @@ from warpbook.kernels.headers import DEFAULT_PROBLEM
 ROOMS, REPORTS = Path("results/submissions"), Path("reports/out")
 WRITTEN = Path("reports/answers")
 """What a submission's author wrote and the course's program printed, in its project."""
-SPENT = Path("results/spent_s.txt")
-"""What its files that do not end have taken together, in its project."""
+SPENT = Path("results/spent_s.txt")  # what its files that do not end have taken together, in its project
 FINAL = "final"
-NAMES = ("m3-forward.cu", "new-forward.cu")
-"""What an optimization's file is called, and was in older terms."""
+NAMES = ("m3-forward.cu", "new-forward.cu")  # what an optimization's file is called, and was in older terms
 BASELINES = {"basic": "new-forward.cu", "unroll": "unroll-new-forward.cu", "fused": "kernel-fusion-forward.cu"}
 """Files of earlier milestones, beside the final one."""
 OUTPUT = "m3.out"
@@ -62,8 +60,7 @@ _LINKED = ("Snakefile", "rules", "scripts", "profiles", "requirements", "weights
 
 @dataclass(frozen=True)
 class SubmittedFolder:
-    """What a folder holds of a submission: files and answers by what they are of, and why others cannot be taken; or the
-    `problem` because of which nothing of it can."""
+    """What a submission's folder holds: files and answers by what they are of, those refused, or its `problem`."""
 
     folder: Path
     files: dict[str, Path] = field(default_factory=dict)
@@ -90,15 +87,13 @@ class SubmittedFolder:
 
 
 def submission_name(folder: Path) -> str:
-    """What a submission is called: the last name on its path that is not the course's layout's, as it can stand in a
-    file's name."""
+    """The last name on a submission's path that is not the layout's, as it can stand in a file's name."""
     parts = [part for part in folder.absolute().parts[1:] if part not in _OF_THE_LAYOUT]
     return _plain(parts[-1] if parts else "submission")
 
 
 def list_submissions(folder: Path) -> dict[str, Path]:
-    """The submissions in a folder, by name, with links, archives and files that are meant as one. Raises UserError where
-    there is none."""
+    """The submissions in a folder, by name, links and archives too. Raises UserError where there is none."""
     if not folder.is_dir():
         raise UserError(f"submissions: {folder} is no folder")
     named: dict[str, Path] = {}
@@ -129,8 +124,7 @@ def unusable_reason(folder: Path) -> str:
 
 
 def forget_failures(study: str, submitted: Iterable[str]) -> None:
-    """Remove the reports' folders that hold no report but the reason why there is none, and the table over them: a failed
-    part is no output, and this command tries again."""
+    """Remove reports that are but the reason of a failure, and the table over them: this command tries again."""
     folders = [REPORTS / study / name for name in submitted]
     failed = [folder for folder in folders if folder.is_dir() and not list(folder.glob("*.pdf"))]
     for folder in [*failed, *([table_folder(study)] if failed else [])]:
@@ -143,10 +137,7 @@ def table_folder(study: str) -> Path:
 
 
 def submissions_by_name(config: Config) -> dict[str, SubmittedFolder]:
-    """The submissions that a command is about, by name; none of a command that is about none.
-
-    Raises UserError where there is no such folder.
-    """
+    """The submissions that a command is about, by name. Raises UserError where there is no such folder."""
     term = config.studies[config.study].course if config.study in config.studies else None
     if term is None or not (config.path or config.submissions):
         return {}
@@ -270,8 +261,7 @@ def _take_answers(found: SubmittedFolder, name: str, folder: Path) -> None:
 
 
 def _take_output(found: SubmittedFolder, name: str, path: Path) -> None:
-    """The output of the file at a path: called like it, or, of an optimization and the final file, m3.out or, where
-    each batch has its own, that of the largest, m3_10000.out."""
+    """The output of the file at a path: called like it, else m3.out, else that of the largest batch, m3_10000.out."""
     usual = [path.with_suffix(".out"), *([] if name in BASELINES else [path.with_name(OUTPUT)])]
     usual += [found.folder / "project" / OUTPUT, found.folder / OUTPUT] if name == FINAL else []
     usual += [] if name in BASELINES else _batch_outputs(path.parent)
@@ -304,10 +294,7 @@ def _rejection_reason(path: Path, most_bytes: int) -> str:
 
 
 def open_room(room: Path, name: str, folder: Path, shared: Mapping[str, Any]) -> None:
-    """Make, or bring up to date, the project that the submission in a folder is worked on in.
-
-    shared: what `shared_configuration` says.
-    """
+    """Make, or bring up to date, the project of the submission in a folder; see `shared_configuration`."""
     term = Term.model_validate(shared["studies"][shared["study"]]["course"])
     found = find(folder, term)
     for linked in _LINKED:
@@ -340,8 +327,7 @@ def _kernels(found: SubmittedFolder, term: Term) -> dict[str, bytes]:
 
 
 def shared_configuration(config: Config, context: Context | None = None) -> str:
-    """What a submission's project has of this one's configuration, as JSON: its study alone, and the `context` that
-    its report shows."""
+    """The part of this configuration for a submission, as JSON: its study, and the report's `context`."""
     study = config.studies[config.study]
     keys = {"study", "gpu", "gpus", "target", "sandbox", "profilers", "measuring"}
     kept = config.model_dump(mode="json", include=keys)
@@ -380,8 +366,7 @@ def _link(link: Path, target: Path) -> None:
 
 
 def _fill(folder: Path, content: Mapping[str, bytes]) -> None:
-    """Have a folder hold these files, by their paths in it, and no others; one that is as it should be keeps its
-    date."""
+    """Have a folder hold these files, by their paths in it, and no others; a file that is right keeps its date."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.rglob("*"):
         if path.is_file() and str(path.relative_to(folder)) not in content:

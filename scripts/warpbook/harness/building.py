@@ -1,7 +1,5 @@
-"""Variants built: CUDA C++ to cubins with NVRTC, which needs no GPU, C++ to a library of the host's; logs are kept.
-
-Of a kernel in another language the PTX that its compiler makes is assembled, for what the assembler tells of it.
-"""
+"""Variants built: CUDA C++ to cubins with NVRTC, which needs no GPU; C++ to a library of the host's; PTX of other
+languages assembled for its resources."""
 
 import base64
 import contextlib
@@ -116,14 +114,7 @@ STANDARD = {
     **dict.fromkeys(("cfloat", "float.h"), _FLOATS),
 }
 PRELUDE = "warpbook_prelude.h"
-STANDARD[PRELUDE] = (
-    "".join(f"#include <{name}>\n" for name in ("cstdint", "cmath", "climits", "cstddef", "cfloat", "algorithm"))
-    + "typedef unsigned int uint; typedef unsigned short ushort; typedef unsigned char uchar; typedef unsigned long ulong;\n"
-    "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif\n"
-    "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif\n"
-    "#ifndef M_PI\n#define M_PI 3.14159265358979323846\n#endif\n"
-    "#ifndef NULL\n#define NULL 0\n#endif\n"
-)
+STANDARD[PRELUDE] = Path(__file__).with_name(PRELUDE).read_text()
 """C++'s headers that kernels include, and NVRTC has not: CUDA's own of the same names, or nothing device code could
 call."""
 
@@ -172,24 +163,6 @@ def without_host_headers(text: str) -> tuple[str, list[str]]:
     return made, [f"line {line}: there is no {name} here" for name, line in absent]
 
 
-_TAKEN = """
-#line 1 "arguments"
-template <class WarpbookT> struct warpbook_kind { static constexpr char of = __is_enum(WarpbookT) ? 'i' : '?'; };
-template <class WarpbookT> struct warpbook_kind<WarpbookT*> { static constexpr char of = 'p'; };
-#define WARPBOOK_KIND(WarpbookT, kind) template <> struct warpbook_kind<WarpbookT> { static constexpr char of = kind; };
-WARPBOOK_KIND(int, 'i') WARPBOOK_KIND(unsigned, 'i') WARPBOOK_KIND(long, 'l') WARPBOOK_KIND(unsigned long, 'l')
-WARPBOOK_KIND(long long, 'l') WARPBOOK_KIND(unsigned long long, 'l') WARPBOOK_KIND(bool, 'i') WARPBOOK_KIND(char, 'i')
-WARPBOOK_KIND(signed char, 'i') WARPBOOK_KIND(unsigned char, 'i') WARPBOOK_KIND(short, 'i')
-WARPBOOK_KIND(unsigned short, 'i') WARPBOOK_KIND(float, 'f') WARPBOOK_KIND(double, 'd')
-template <class... WarpbookT> __device__ constexpr bool warpbook_takes(void (*)(WarpbookT...), const char* passed)
-{
-    const char kinds[] = {warpbook_kind<WarpbookT>::of..., 0};
-    for (int i = 0; i < sizeof(kinds); ++i) if (kinds[i] != passed[i] && !(kinds[i] == 'i' && passed[i] == 'l')) return false;
-    return true;
-}
-"""
-
-
 def device_source(variant: Variant) -> str:
     """A variant's CUDA C++ without the host's code in it. Where it is said how its kernel is called, what stands behind
     it does not compile unless the kernel takes what it is passed: a driver would take anything."""
@@ -201,7 +174,8 @@ def device_source(variant: Variant) -> str:
         kinds = variant.passed_kinds(kernel, listed)
         words = f"{kernel} takes others than the {len(listed)} `arguments` of its header: pointers and numbers"
         asserted += f'static_assert(warpbook_takes({kernel}, "{kinds}"), "{words}");\n'
-    return f"{text}\n{_TAKEN}{asserted}" if asserted else text
+    taken = Path(__file__).with_name("kernel_arguments.cuh")
+    return f"{text}\n\n{taken.read_text()}{asserted}" if asserted else text
 
 
 def absent_headers(variant: Variant) -> list[str]:
@@ -228,12 +202,9 @@ def compile_with_limits(
 
 
 def compile_source(source: str, name: str, options: list[str], kernels: Sequence[str] = ()) -> tuple[bytes | None, str]:
-    """(cubin, compiler's log) of CUDA C++ source; the cubin is None when it does not compile.
-
-    `kernels` are those of templates, as conv<16>, which nothing else asks the compiler for. What does not compile is
-    tried again as nvcc takes it: it knows C's types and constants without a header, and kernels may use functions that
-    are constexpr.
-    """
+    """(cubin, compiler's log) of CUDA C++ source; the cubin is None when it does not compile. `kernels` are those of
+    templates, as conv<16>. A second try is as nvcc takes it: C's types without a header, constexpr functions in
+    kernels."""
     cubin, log = _compile_once(source, name, options, kernels)
     if cubin is None and re.search(r"without execution space annotations|undefined|has no member", log):
         asked = [*options, "-default-device", f"--pre-include={PRELUDE}"]
@@ -376,8 +347,7 @@ def _build_in_language(variant: Variant, arch: str) -> Build:
 
 
 def _assemble(name: str, ptx: str, shared_bytes: int, assembler: str) -> dict[str, Any]:
-    """What the assembler tells of a kernel by its PTX, with the shared memory that its language adds; its name alone
-    where there is no assembler."""
+    """What the assembler tells of a kernel by its PTX, with its language's shared memory; else its name alone."""
     program = assembler or ptxas()
     target = re.search(r"^\.target (sm_\w+)", ptx, re.MULTILINE)
     if program is None or target is None:
@@ -519,10 +489,7 @@ def main() -> None:
 
 
 def cubin_for(variant: Variant, arch: str, folder: Path = FOLDER) -> bytes:
-    """The variant's cubin for exactly this architecture: the stored one if it is of this source, else built now.
-
-    Raises UserError with the compiler's words when the variant does not compile.
-    """
+    """The variant's cubin for this architecture: the stored one of this source, else built. Raises UserError."""
     stored = folder / variant.name
     if (stored / f"{arch}.cubin").exists():
         identity = (True, variant.source_sha256, recorded_options(variant, arch))
@@ -537,10 +504,7 @@ def cubin_for(variant: Variant, arch: str, folder: Path = FOLDER) -> bytes:
 def project_cubin(
     source: Path, arch: str, folder: Path = PROJECT_CUBINS, text: str = "", defines: Sequence[str] = ()
 ) -> bytes:
-    """The cubin of one of the project's own .cu files, or of a `text` made from it, kept under its content's hash.
-
-    Raises UserError with the compiler's words when it does not compile.
-    """
+    """The cubin of one of the project's .cu files, or of `text`, kept under its hash. Raises UserError."""
     options, text = compiler_options(arch, [*defines]), text or source.read_text()
     identity = hashlib.sha256("\0".join([text, *options, compiler()]).encode()).hexdigest()
     kept = folder / f"{source.stem}-{identity[:16]}.cubin"

@@ -49,8 +49,7 @@ NOT_COMPARED: Row = {
 
 GOES_ON = "goes on writing after its call is over: work on a stream nobody waits for"
 
-MANY = 259
-"""Size of a batch that no power of two divides, beyond what a byte counts."""
+MANY = 259  # size of a batch that no power of two divides, beyond what a byte counts
 
 
 def ragged_cases(variant: Variant) -> list[Case]:

@@ -115,11 +115,8 @@ class Clock:
             last = now
 
     def distrust_reason(self) -> str:
-        """Why no figure taken since the last question is to be trusted; empty where NVML knows of nothing.
-
-        A setting that changed since this object was made, an error in memory, another process, clocks locked low, a
-        slice of a device, a device that is gone.
-        """
+        """Why no figure taken since the last question is to be trusted: a changed setting, a memory error, another
+        process, locked clocks, a slice of a device, a lost device. Empty where NVML knows of nothing."""
         highest, self._highest_mhz = self._highest_mhz, 0.0
         if self.problem.startswith(_STOPPED):
             return f"{self.problem}; nobody can tell its clocks, or whether it is still there"

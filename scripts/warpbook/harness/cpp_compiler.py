@@ -83,12 +83,8 @@ def options(variant: Variant) -> list[str]:
 
 
 def run_compiler(command: list[str], folder: Path, sandboxed: bool, refused: str, readable: Sequence[Path] = ()) -> str:
-    """The words of a compiler that does what it is asked in `folder`, within bounds on its time and memory.
-
-    `sandboxed`, a source can include nothing of its author's choice but the system's headers and what is `readable`.
-    Raises CompileRefusal where it fails, `refused` and the first error; MachineFault where the machine failed it, more
-    than once.
-    """
+    """The words of a compiler run in `folder`, within bounds on time and memory. `sandboxed`, a source can include only
+    system headers and what is `readable`. Raises CompileRefusal with `refused` and the first error, or MachineFault."""
     environment = {**os.environ, "TMPDIR": str(folder)}  # a compiler that is killed leaves its files
     if sandboxed:
         command, environment = sandbox.wrap(command, readable=readable, writable=[folder]), {}
@@ -129,8 +125,7 @@ def _fault_of_machine(status: int, words: str, folder: Path, in_time: bool, kill
 
 
 def declaration(problem: Problem, name: str, arguments: Sequence[Expression]) -> str:
-    """What stands before a variant's source: it compiles only where a function takes what it is passed, and links only
-    where it is."""
+    """What stands before a variant's source, so that only a function of the right type compiles and links."""
     taken = ", ".join(map(problem.c_type, arguments))
     return (
         f'\nextern "C" void {name}({taken});\n'
@@ -139,10 +134,8 @@ def declaration(problem: Problem, name: str, arguments: Sequence[Expression]) ->
 
 
 def library(variant: Variant, sandboxed: bool) -> Path:
-    """A C++ variant's shared library, compiled once and kept under the hash of its source, options and compiler.
-
-    Raises UserError with the compiler's words where it does not compile, or with the remedy where there is none.
-    """
+    """A C++ variant's shared library, compiled once and kept under the hash of its source, options and compiler. Raises
+    UserError with the compiler's words, or the remedy where there is none."""
     assert variant.cpp_source is not None
     program = compiler()
     if program is None:

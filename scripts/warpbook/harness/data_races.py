@@ -13,16 +13,12 @@ from warpbook.kernels.variants import Variant
 from warpbook.problems.problem import Case
 
 TEST = "races"
-FLOPS = 30_000_000
-"""Of a call at most: each access takes some 20 ns."""
+FLOPS = 30_000_000  # of a call at most: each access takes some 20 ns
 
 
 def find(variant: Variant, cases: Sequence[Case], sandboxed: bool, folder: Path, limit_s: float | None = None) -> Row:
-    """The row of a variant: the first data race on these cases, of which those that take too long are left out.
-
-    A result is compared with nothing here, and a fault found by nothing: other tests do that. `limit_s` is for all calls
-    together.
-    """
+    """The row of a variant: the first data race on these cases; those that take too long are left out. Other tests
+    compare results and find faults. `limit_s` is for all calls together."""
     supported = [case for case in cases if not variant.unsupported(case)]
     small = [case for case in supported if case.flops <= FLOPS] or supported[:1]
     place = {"case": cases[0].name if cases else "", "size": cases[0].size if cases else 1, "test": TEST}

@@ -21,26 +21,23 @@ well is computed instead, and the course's where that is not right."""
 SLOW_S = 5
 """Of a processor, for the tests of the odd batch of one layer: where one takes longer, it is the last, and of larger
 batches only some blocks are computed."""
-ODD_SHARE = 1 / 3
-"""Of a layer's time, for the odd batch, of whose end the course asks nothing."""
+ODD_SHARE = 1 / 3  # of a layer's time, for the odd batch, of whose end the course asks nothing
 ELSEWHERE_S = 5
 """Of a processor, for the host's code of one layer alone: more than one that leaves the work to kernels needs."""
 TESTS = ("integers", "reals")
 RACE_BATCHES = (ece408.LESSER_BATCH, ece408.ODD_BATCH)
 """Images of each layer's call that data races are looked for in: one batch that files divide among streams."""
 Ask = Callable[[IsolatedBench, int], None]
-LARGEST_BATCH = 10_000
-"""Images that the course's program runs at most."""
+LARGEST_BATCH = 10_000  # images that the course's program runs at most
 BACKWARDS = "the threads run from the last to the first"
 
 
 def check(variant: Variant, sandboxed: bool, folder: Path, limit_s: float = float("inf")) -> Iterator[list[Row]]:
-    """The rows of each of the course's layers, its two processes side by side.
+    """The rows of each of the course's layers, its two processes side by side: at an odd batch from the last thread to
+    the first, then as the course does.
 
-    A layer is computed first at an odd batch, from the last thread to the first, then as the course does. A failure at
-    the odd batch alone is `unsupported`, unless the order of the threads decides: the course runs no such batch. A
-    right result is wrong all the same where no kernel computes it, or `conv_forward_gpu` does not. `limit_s` is for all
-    calls on a layer, by a Stopwatch.
+    A failure at the odd batch alone is `unsupported`, unless the order of threads decides. A right result is wrong
+    where no kernel computes it, or `conv_forward_gpu` does not. `limit_s` is for all calls on a layer, by a Stopwatch.
     """
     try:
         with checking.fault_context(variant, "prepared"):
@@ -61,13 +58,10 @@ def check(variant: Variant, sandboxed: bool, folder: Path, limit_s: float = floa
             yield [races.result()]
             if sound:
                 large = [layer.at(LARGEST_BATCH) for layer in ece408.LAYERS]
-                yield list(pool.map(functools.partial(_full_size, variant, sandboxed, folder, library), large))
+                full = functools.partial(full_size.check, variant, sandboxed=sandboxed, folder=folder, library=library)
+                yield list(pool.map(full, large))
         except BrokenProcessPool:
             raise MachineFault("not judged: a process of the judge was killed; is there too little memory?") from None
-
-
-def _full_size(variant: Variant, sandboxed: bool, folder: Path, library: Path, layer: Case) -> Row:
-    return full_size.check(variant, layer, sandboxed, folder, library)
 
 
 def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, limit_s: float, layer: Case) -> list[Row]:
@@ -91,8 +85,7 @@ def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, limit
 def _results(
     variant: Variant, sandboxed: bool, folder: Path, library: Path, limit_s: float, ask: Ask, layer: Case
 ) -> list[Row]:
-    """The rows of a layer by its results alone. `ask` is called with the process of a right file, where that is there
-    anyhow, and a batch."""
+    """The rows of a layer by its results alone. `ask` gets a process with a right file, if any, and a batch."""
 
     def check_batch(bench: IsolatedBench, images: int, reverse: bool, tests: tuple[str, ...]) -> list[Row]:
         bench.reversed_order = reverse
@@ -144,11 +137,8 @@ def _results(
 
 
 def _computed_elsewhere(bench: IsolatedBench, variant: Variant, case: Case) -> str:
-    """Why a right result of a file is none of its convolution's: it is right too where every kernel does nothing, or
-    where `conv_forward_gpu` is not called. Empty where it is wrong then, or the file fails.
-
-    A file that makes streams may do all in its prolog: the host's arrays, whose copies it overlaps, are there alone.
-    """
+    """Why a right result is none of the file's convolution: it is right too where no kernel works, or without
+    `conv_forward_gpu`. Empty where it is wrong then or fails. A file with streams may do all in its prolog."""
     assert variant.course
     bench.without_kernels = True
     if checking.check_case(bench, variant, case, TESTS[:1], diagnose=False)[-1]["ok"]:

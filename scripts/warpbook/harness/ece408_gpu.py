@@ -30,9 +30,7 @@ from warpbook.machine import cuda_devices, host
 from warpbook.problems.problem import Case
 
 WARMUPS, ROUNDS = 5, 10
-COMPARED = 20
-"""Images of a timed batch that are compared with float64 on the host, chosen after the call."""
-
+COMPARED = 20  # images of a timed batch that are compared with float64 on the host, chosen after the call
 ReadClock = Callable[[], tuple[float | None, bool]]
 
 
@@ -51,10 +49,8 @@ def link(variant: Variant, sandboxed: bool) -> Path:
 
 
 def check(variant: Variant, layers: Iterable[Case], sandboxed: bool) -> Iterator[list[Row]]:
-    """The rows of each layer: at the course's batch and at an odd one, a process for either.
-
-    A failure at the odd batch alone is `unsupported`: the course runs no such batch.
-    """
+    """The rows of each layer: at the course's batch and at an odd one, a process each. A failure at the odd batch alone
+    is `unsupported`: the course runs no such batch."""
     built: Path | None = None
     for layer in layers:
         place = {"case": layer.name, "size": ece408.BATCH, "test": "integers", **checking.NOT_COMPARED, "ok": False}
@@ -82,11 +78,8 @@ def _check_layer(variant: Variant, sandboxed: bool, built: Path, layer: Case) ->
 
 
 def misplaced_work(variant: Variant, sandboxed: bool, built: Path, layer: Case) -> str:
-    """Why a file's Op Time says nothing: its result is right although `conv_forward_gpu` is not called. Empty where it
-    is wrong then, or the file fails.
-
-    The inputs are fresh: what a call before left in the device's memory is the answer to others.
-    """
+    """Why a file's Op Time says nothing: its result is right without `conv_forward_gpu`. Empty where it is wrong then,
+    or fails. The inputs are fresh: device memory may hold an earlier answer."""
     if variant.course and variant.course.is_one_call:
         return ""
     try:
@@ -104,18 +97,10 @@ def misplaced_work(variant: Variant, sandboxed: bool, built: Path, layer: Case) 
 
 
 def time_layer(
-    variant: Variant,
-    sandboxed: bool,
-    built: Path,
-    case: Case,
-    read_clock: ReadClock,
-    elsewhere: str = "",
+    variant: Variant, sandboxed: bool, built: Path, case: Case, read_clock: ReadClock, elsewhere: str = ""
 ) -> list[Row]:
-    """Samples of one case at its size: the columns of SAMPLES from `size` on, and `case`.
-
-    The file's result is tested on fresh inputs before the rounds and after them. Where its work is done `elsewhere`,
-    in words, all but its Layer Time is refused. Raises VariantFailure.
-    """
+    """Samples of one case at its size: columns of SAMPLES from `size` on, and `case`. The result is tested before and
+    after. Where its work is done `elsewhere`, all but Layer Time is refused. Raises VariantFailure."""
     with IsolatedBench(variant, sandboxed, library=built) as bench:
         operation, buffers = _prepare_buffers(bench, variant, case)
         _test(bench, variant, case, operation, buffers, "before")

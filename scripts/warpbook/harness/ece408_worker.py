@@ -1,7 +1,5 @@
-"""The process that an emulated file of the course runs in, apart from the one that judges it (`worker.py` has others').
-
-It loads a library that holds the file and its driver, and calls that on memory as the judge hands it.
-"""
+"""The process that an emulated file of the course runs in: it loads the file and its driver, and calls them on memory
+that the judge hands it (`worker.py` has other variants')."""
 
 import ctypes
 import mmap

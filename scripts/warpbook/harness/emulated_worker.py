@@ -1,8 +1,6 @@
-"""The process that an emulated variant runs in whose header says how it is launched, apart from the one that judges it.
-
-The judge works out the launches (`recorded_launches.py`), so that this process needs the standard library alone: under the
-sanitizers, all that `worker.py` needs takes half a second to load.
-"""
+"""The process that an emulated variant runs in whose header says how it is launched. The judge works out the launches
+(`recorded_launches.py`), so that this process needs the standard library alone: under the sanitizers, what `worker.py`
+needs takes half a second to load."""
 
 import ctypes
 import json

@@ -1,8 +1,6 @@
-"""Some blocks of an emulated launch at the size that a study measures: its limits, its indices and some results.
-
-Nobody has the time to compute every output there, or the memory. So inputs are a few images again and again, outputs are
-pages that exist once somebody writes them, and the first, the last and some other blocks run.
-"""
+"""Some blocks of an emulated launch at the size that a study measures: its limits, its indices and some results. To
+compute everything there takes too much time and memory. So inputs are a few images repeated, outputs are pages that
+exist once they are written, and the first, the last and some other blocks run."""
 
 import math
 import os
@@ -23,13 +21,10 @@ from warpbook.problems import problem
 from warpbook.problems.problem import Case, numpy_type
 
 TEST = "indices"
-BLOCKS = 24
-"""Blocks of a launch that run."""
-TIMEOUT_S = 5
-"""Of a case, more than twice what a block of one image takes: a block that takes longer computes many images."""
+BLOCKS = 24  # blocks of a launch that run
+TIMEOUT_S = 5  # of a case, more than twice what a block of one image takes: a longer one computes many images
 LEAST_IMAGES = 8
-CHANCE = 1e-6
-"""That blocks chosen at random are all of other images."""
+CHANCE = 1e-6  # that blocks chosen at random are all of other images
 
 
 Written = dict[str, dict[int, np.ndarray]]
@@ -79,10 +74,7 @@ class Sparse:
 
 
 def check(variant: Variant, case: Case, sandboxed: bool, folder: Path, library: Path | None = None) -> Row:
-    """The row of a case at its size, compiled into `folder` unless the variant's `library` is there.
-
-    What is not a fault of the kernel is `unsupported`, with the reason.
-    """
+    """The row of a case at its size, compiled into `folder` or in `library`; others' faults are `unsupported`."""
     place = {"case": case.name, "size": case.size, "test": TEST}
 
     def row(status: str, reason: str) -> Row:

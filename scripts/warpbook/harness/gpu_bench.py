@@ -49,8 +49,7 @@ DEVICE_PAGE_BYTES = 2 << 20
 SHORT_MS, WAKING_CALLS = 2, 3
 """Untimed calls before one that takes at most SHORT_MS: what the host does for a longer one weighs nothing."""
 
-_NOTHING = np.intp(0)
-"""A null pointer, in place of an optional input."""
+_NOTHING = np.intp(0)  # a null pointer, in place of an optional input
 
 # About 100 us at 2 GHz: longer than the host needs to queue an event, a call through a framework, and an event; and
 # twice as long as it needed just before.
@@ -103,10 +102,7 @@ def nvtx_range(name: str) -> Iterator[None]:
 
 
 class GpuKernels:
-    """A variant's kernels as its launcher sees them. `emulator.Kernels` is the same on the host.
-
-    `constants` are those of the variant's header, with which its kernels are compiled.
-    """
+    """A variant's kernels as its launcher sees them, with its header's `constants`; `emulator.Kernels` alike."""
 
     def __init__(self, module: cupy.RawModule, constants: Mapping[str, int], symbols: Sequence[str] = ()):
         self._module = module
@@ -118,10 +114,8 @@ class GpuKernels:
         return self._module.get_function(sources.find_symbol(name, self._symbols) or name)
 
     def function(self, name: str, shared_bytes: int = 0) -> Callable[..., None]:
-        """A kernel: call it with grid, threads and arguments, and a stream where it is not the default one.
-
-        Each of its launches gets `shared_bytes` of dynamic shared memory.
-        """
+        """A kernel: call it with grid, threads and arguments, and a stream where it is not the default one. Each launch
+        gets `shared_bytes` of dynamic shared memory."""
         kernel = self._find_kernel(name)
         if shared_bytes > kernel.max_dynamic_shared_size_bytes:  # what it may have is the same for all its launches
             kernel.max_dynamic_shared_size_bytes = shared_bytes
@@ -197,10 +191,7 @@ def load_kernels(variant: Variant, arch: str, kind: type[GpuKernels] = GpuKernel
 
 
 class ChannelsLast:
-    """A peer's operation on arrays in NHWC order, for callers who hold NCHW ones.
-
-    Timers take the operation itself, and lay the arrays out before: who runs a network in NHWC holds them so.
-    """
+    """A peer's operation on arrays in NHWC order, for callers with NCHW; timers take the operation itself."""
 
     def __init__(self, operation: Operation):
         self.operation = operation

@@ -1,8 +1,5 @@
-"""The process that a variant computes in on a GPU, in memory that its judge owns.
-
-It opens that memory, calls the variant on the arrays there, and answers that it did; of what it answers, a judge believes
-its times as far as a clock of the judge's own allows.
-"""
+"""The process that a variant computes in on a GPU, in memory that its judge owns. The judge believes its times as far
+as a clock of its own allows."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -76,13 +73,7 @@ class GpuWorker(TimedCalls[Placed]):
         """Prepare the variant for sets of arrays that it is to be timed on."""
         return self._prepare(GpuKernels, **request)
 
-    def _prepare(
-        self,
-        kernels: type[GpuKernels],
-        pointer: str,
-        case: dict[str, Any],
-        sets: int,
-    ) -> dict[str, Any]:
+    def _prepare(self, kernels: type[GpuKernels], pointer: str, case: dict[str, Any], sets: int) -> dict[str, Any]:
         given = problem.from_description(self._variant.problem, case)
         with checking.fault_context(self._variant, "prepared"):
             self._import()

@@ -1,9 +1,6 @@
-"""A whole network from the host to the host: uint8 images in page-locked memory to labels there.
-
-All chunks of images are ordered to the device at once, and made numbers there as they come, where the call takes
-numbers; while it infers some, the next are on their way. Chunks take turns on two streams, so that one fills the device
-where the one before leaves it.
-"""
+"""A whole network from the host to the host: uint8 images in page-locked memory to labels there. All chunks of images
+are copied ahead; while the device infers some, the next are on their way. Chunks take turns on two streams, so that one
+fills the device where the one before leaves it."""
 
 import math
 import sys
@@ -37,9 +34,7 @@ when one ends. Where copies take as long or longer, the last is small. Few chunk
 
 TRIALS = 7
 STREAMS = 2
-BLOCKS = 4
-"""Images of a multiprocessor that fill it: a chunk of a multiple leaves few of them idle at its end."""
-
+BLOCKS = 4  # images of a multiprocessor that fill it: a chunk of a multiple leaves few of them idle at its end
 NO_LABEL = -1
 
 
@@ -68,11 +63,8 @@ class Chunk:
 
 
 class HostToHost:
-    """Images through a network, (n, H, W) uint8 or as `GpuBench.make_input` takes them, whose call is prepared for each chunk: `call(x, scores, labels)`, x
-    being float32, or the images as they are where it `takes_bytes`.
-
-    How the images are shared among chunks is tried here, and the fastest way kept.
-    """
+    """Images through a network whose call is prepared for each chunk: `call(x, scores, labels)`, x being float32, or
+    the images where it `takes_bytes`. The fastest way to share images among chunks is found here."""
 
     def __init__(
         self,

@@ -1,8 +1,5 @@
-"""Inference of a whole network with one variant's convolution: images to labels, with each convolution's op time.
-
-The other layers are the same for every variant. On the CPU images stream through in chunks, so that memory does not
-grow with the dataset; on the GPU a layer takes all images at once, as the course's programs do.
-"""
+"""Inference of a whole network with one variant's convolution: images to labels, with each convolution's op time. On
+the CPU images stream through in chunks; on the GPU a layer takes all at once, as the course's programs do."""
 
 import functools
 import math
@@ -31,8 +28,7 @@ tell)."""
 
 
 def load(variant: Variant, network: Network, parameters: dict[str, np.ndarray], library: Path | None = None) -> Predict:
-    """Inference with this variant, `library` the one of its C++ where it is compiled already; a framework that brings
-    a network of this form whole runs its own."""
+    """Inference with this variant, `library` that of its C++ if compiled; frameworks may run networks whole."""
     if runs_whole_network(variant, network):
         framework = variant.module.load(network.form_2017, parameters)
         return lambda images: (framework(images.astype(np.float32)), [])
@@ -48,10 +44,8 @@ def runs_whole_network(variant: Variant, network: Network) -> bool:
 
 
 def fused_steps(network: Network) -> Iterator[Step]:
-    """The network's steps where pooling does the activation before it, in one pass over the data.
-
-    After the largest values there are fewer to activate, and as no activation falls, they come to the same.
-    """
+    """The network's steps where pooling does the activation before it. No activation falls, so the largest value stays
+    the largest, and there are fewer to activate."""
     steps = network.steps
     for previous, step, following in zip((None, *steps[:-1]), steps, (*steps[1:], None), strict=True):
         if isinstance(step.layer, PoolLayer):
@@ -188,10 +182,8 @@ class GpuNetwork:
         self.around = Around(gpu_bench.project_module("layers", arch).get_function, cupy.empty)
 
     def scores(self, x: "cupy.ndarray", call: Callable[..., Any] | None = None) -> "cupy.ndarray":
-        """The score of each class, (n, classes), of x (n, channels, height, width) float32: ordered, not waited for.
-
-        `call` gets a convolution's name, operation and arrays, and may time it.
-        """
+        """The score of each class, (n, classes), of x (n, channels, height, width) float32: enqueued, not waited for.
+        `call` gets a convolution's name, operation and arrays, and may time it."""
         for step in fused_steps(self._network):
             layer = step.layer
             if isinstance(layer, PoolLayer):
@@ -225,9 +217,7 @@ class GpuNetwork:
 
 class Around:
     """The layers around the convolutions by the kernels of layers.cu, on a device's arrays or, emulated, on NumPy's.
-
-    `function` gives a kernel by its name, `empty` an array of a shape and type.
-    """
+    `function` gives a kernel by its name, `empty` an array."""
 
     def __init__(self, function: Callable[[str], Any], empty: Callable[..., Any]):
         self._pool, self._dense, self._empty = function("pool"), function("fully_connected"), empty

@@ -1,8 +1,6 @@
-"""The bench of a variant whose code runs in a process of its own, in a sandbox where there is one.
-
-This process draws the inputs, guards and poisons the buffers and compares; the other (`worker.py`) only computes. They
-share memory, and both copy: what is judged lies where the other cannot reach it.
-"""
+"""The bench of a variant whose code runs in a process of its own, in a sandbox where there is one. This process draws
+the inputs, guards the buffers and compares; `worker.py` only computes. Both copy through shared memory: what is judged
+lies where the other cannot reach it."""
 
 import mmap
 import os
@@ -25,14 +23,9 @@ if TYPE_CHECKING:
 
 
 class IsolatedBench(CpuBench):
-    """The host, for a CPU variant or, emulated, for a GPU variant compiled into `folder` unless its `library` is there;
-    without a folder a file of the course runs on the GPU, its `library` made by nvcc.
-
-    `reversed_order` runs an emulated kernel's blocks and threads from the last to the first: what happens to work in
-    one order only is found in the other. With `races` each access of an emulated kernel is looked at for data races, and no
-    sanitizer is on. `without_convolution` leaves out a file's `conv_forward_gpu`, `without_kernels` the work of its kernels,
-    emulated.
-    """
+    """The host, for a CPU variant or, emulated, a GPU variant compiled into `folder`; see `VariantProcess`.
+    `reversed_order` runs an emulated kernel's threads from the last to the first, which finds what works in one order
+    only. `without_convolution` leaves out a file's `conv_forward_gpu`, `without_kernels` its kernels' work."""
 
     reference_name = "NumPy float64"
 
@@ -145,8 +138,7 @@ class IsolatedBench(CpuBench):
         return kept, answer["launches"]
 
     def round_ms(self, how: str) -> dict[str, float]:
-        """Milliseconds of one round of a file of the course, on the arrays of the last call: `course` or `device`, as
-        `nvcc.Driver` takes them."""
+        """Milliseconds of a round of a course's file on the last call's arrays: `Driver.course` or `device`."""
         times = self.process.ask(None, do="time", how=how).get("times")
         if not isinstance(times, dict) or not times or not times.keys() <= {"op", "layer", "cold", "hot"}:
             raise self.process.invalid_answer()

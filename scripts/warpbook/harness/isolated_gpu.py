@@ -1,7 +1,5 @@
-"""The bench of variants on a GPU whose code runs in processes of their own, for checks.
-
-This process owns all memory. What a variant is handed is a copy, and so is what is judged of it.
-"""
+"""The bench that checks variants on a GPU, their code in processes of their own. This process owns all memory; what is
+handed on, and what is judged, are copies."""
 
 from pathlib import Path
 
@@ -70,13 +68,10 @@ class IsolatedGpuBench(GpuBench):
                 words[...] = region
             self.synchronize()
             process.ask(None, do="synchronize")
-            if not all(self._same(region, words) for region, words in zip(regions, held, strict=True)):
+            hashes = [[self.hash_value(self.enqueue_hash(words)) for words in each] for each in (regions, held)]
+            if hashes[0] != hashes[1]:
                 raise VariantFailure("wrong_result", f"{variant.name} {checking.GOES_ON}")
             if shapes := answer.get("shapes"):
                 checking.reject_other_shapes(variant, case, shapes)
 
         return operation
-
-    def _same(self, one: cupy.ndarray, other: cupy.ndarray) -> bool:
-        hashes = [self.hash_value(self.enqueue_hash(words)) for words in (one, other)]
-        return hashes[0] == hashes[1]

@@ -1,9 +1,8 @@
-"""Whole networks on a GPU: an implementation checked against float64 scores, and timed interleaved with what it builds on.
+"""Whole networks on a GPU: an implementation checked against float64 scores, and timed interleaved with what it builds
+on.
 
-What a sample of each kind and state brackets is what `timing` says of a layer's, with the images for x and the scores
-and labels for y: `layer` copies the images, float32, from page-locked memory and the scores back. Of ours there are two
-more, cold: `host`, from uint8 images in page-locked memory to labels there, in chunks whose copies overlap the work,
-and `copy`, these copies alone.
+Kinds and states are those of `timing`, with images for x. Of ours there are two more, cold: `host`, from uint8 images
+in page-locked memory to labels there, in chunks whose copies overlap the work, and `copy`, these copies alone.
 """
 
 import secrets
@@ -28,8 +27,7 @@ from warpbook.problems.networks import Network
 
 @dataclass(frozen=True)
 class NetworkData:
-    """What a network is tried on: `images` as `fashion_mnist.as_kept` gives them, their `scores` (count, classes), float64, and
-    the weights by name, which are on the device."""
+    """What a network is tried on: `images` as kept, float64 `scores` (count, classes), weights on the device."""
 
     network: Network
     images: np.ndarray
@@ -47,10 +45,7 @@ class NetworkData:
 
 
 def compile_cubin(implementation: Implementation, arch: str) -> bytes | None:
-    """An implementation's kernels compiled for an architecture; None where it has none.
-
-    Raises VariantFailure where they need another architecture.
-    """
+    """An implementation's kernels compiled for an architecture, if it has any; VariantFailure if for another."""
     if implementation.cuda_source is None:
         return None
     header = implementation.header
@@ -111,11 +106,9 @@ class NetworkBench:
     def measure(
         self, implementations: Sequence[Implementation], images: int, series: Any, measuring: Measuring
     ) -> tuple[list[Row], Row]:
-        """(samples, the columns of SAMPLES from `variant` on; the check of the first implementation).
-
-        Each is checked before and after it is timed, on images in orders of their own, and timed on random numbers not
-        seen before. Raises VariantFailure where the first fails; another that does so beforehand is left out.
-        """
+        """(columns of SAMPLES from `variant` on; the first implementation's check). Each is checked before and after,
+        and timed on random numbers. Raises VariantFailure where the first fails; another that fails before is left
+        out."""
         bench, data = self._bench, self._data
         timing.reject_distrusted(bench)
         buffers = Buffers(

@@ -1,7 +1,5 @@
-"""Files of the course compiled by nvcc, their host code included: that on PATH, of CUDA_HOME or of NVIDIA's wheels.
-
-A library of a file and of the driver that calls it runs on a GPU: `Driver`.
-"""
+"""Files of the course compiled by nvcc, host code included: that on PATH, of CUDA_HOME or of NVIDIA's wheels. `Driver`
+runs a file's library on a GPU."""
 
 import ctypes
 import functools
@@ -66,12 +64,8 @@ def cubin(variant: Variant, arch: str, sandboxed: bool = False) -> tuple[bytes, 
 
 
 def link(variant: Variant, arch: str, sandboxed: bool) -> Path:
-    """The shared library of a file of the course and its driver, compiled once and kept under the hash of all that
-    decides it.
-
-    Raises UserError with the compiler's words where it does not compile; Failed, unsupported, where there is no
-    compiler or a header of CUDA's is missing.
-    """
+    """The shared library of a file of the course and its driver, kept under the hash of all that decides it. Raises
+    UserError with the compiler's words; VariantFailure, unsupported, without a compiler or a header."""
     assert variant.course is not None
     if find_compiler() is None:
         raise VariantFailure("unsupported", f"{variant.name} is a file of the course: {MISSING}")
@@ -175,10 +169,7 @@ class Driver:
         return bytes(self._library.warpbook_said()).decode(errors="replace")
 
     def course(self, case: Case, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> dict[str, float]:
-        """Op Time and Layer Time of one layer run as the course's program does, in milliseconds: `op`, `layer`.
-
-        Raises VariantFailure where CUDA fails for good.
-        """
+        """Op Time and Layer Time of a layer run as the course's program does, in milliseconds: `op`, `layer`."""
         times = self._call(self._library.warpbook_course, case, x, w, y)
         return {"op": times[0], "layer": times[1]}
 
@@ -188,8 +179,7 @@ class Driver:
         return {}
 
     def device(self, case: Case, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> dict[str, float]:
-        """The device's milliseconds for `conv_forward_gpu`: `cold` and, where its data fit, `hot`. Raises
-        VariantFailure."""
+        """The device's milliseconds for `conv_forward_gpu`: `cold` and, where its data fit, `hot`."""
         times = self._call(self._library.warpbook_device, case, x, w, y, ctypes.c_double(HOT_WITHIN))
         return {state: time_ms for state, time_ms in zip(("cold", "hot"), times, strict=True) if time_ms >= 0}
 

@@ -30,8 +30,7 @@ cut, to its precision."""
 
 
 def cases(problem: Problem, others: Iterable[Case]) -> list[Case]:
-    """Cases whose sums grow longer, as the problem names them, then `others`, each shape once: some kernels are for them
-    alone."""
+    """Cases whose sums grow longer, as the problem names them, then `others` that some kernels are for alone."""
     every = [*(problem.case("", extents) for extents in problem.facts.precision), *others]
     return [case.with_name(shape) for shape, case in {str(case.at(IMAGES)): case.at(IMAGES) for case in every}.items()]
 
@@ -75,8 +74,7 @@ def precision_row(variant: Variant, case: Case | None, inputs: str, columns: Row
 
 
 def measure_case(bench: Bench, variant: Variant, direct: Variant, case: Case) -> list[Row]:
-    """A row for each kind of inputs; one alone where the variant cannot compute the case. A failure ends them with the
-    row that names it."""
+    """A row for each kind of inputs; one alone where it cannot compute the case. A failure's row is the last."""
     if reason := variant.read_error or variant.unsupported(case):
         status = "compile_failed" if variant.read_error else "unsupported"
         return [precision_row(variant, case, "", {"status": status, "reason": reason})]

@@ -53,12 +53,8 @@ def pool(x: np.ndarray, layer: PoolLayer) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Difference:
-    """How an output differs from the float64 reference.
-
-    `magnitude` of a value is the natural unit of its rounding error: for a sum of products, the sum of their absolute
-    values. `worst_unit` is the largest error in that unit. Values that are not finite are counted and left out of the
-    rest.
-    """
+    """How an output differs from the float64 reference; values that are not finite are counted apart. `magnitude` is
+    the natural unit of a value's rounding error, `worst_unit` the largest error in that unit."""
 
     max_abs_err: float
     worst_unit: float
@@ -68,8 +64,7 @@ class Difference:
 
 
 def magnitudes(case: Case, inputs: Mapping[str, Any], xp: Any) -> dict[str, Any]:
-    """The natural unit of each output's rounding error: what `magnitude` of the problem says, else the reference of the
-    inputs' absolute values."""
+    """The unit of each output's rounding error: the problem's `magnitude`, else the reference of absolute inputs."""
     if hasattr(case.problem.module, "magnitude"):
         return problem.compute(case, inputs, xp, "magnitude")
     return problem.compute(case, {name: abs(problem.widen(values, xp)) for name, values in inputs.items()}, xp)
@@ -141,8 +136,7 @@ def unit_error(case: Case, variant: Variant) -> float:
 
 
 def outputs(network: Network, parameters: dict[str, np.ndarray], images: np.ndarray) -> np.ndarray:
-    """What a network gives for images (n, channels, height, width) of 0 to 255, everything in float64: logits (n, 10),
-    or a workload's maps."""
+    """A network's float64 results for images (n, channels, height, width) of 0 to 255: logits (n, 10), or maps."""
     x = fashion_mnist.normalize(images, network, np.float64)
     for step in network.steps:
         layer = step.layer
@@ -160,8 +154,7 @@ def outputs(network: Network, parameters: dict[str, np.ndarray], images: np.ndar
 
 
 def scores(network: Network, parameters: dict[str, np.ndarray], images: np.ndarray) -> np.ndarray:
-    """What a network gives for images (n, channels, height, width), (n, classes), computed in float64, a few images at
-    a time; the largest of an image's is its label."""
+    """A network's float64 scores (n, classes) for images (n, channels, height, width), a few at a time."""
     parts = [images[start : start + 25] for start in range(0, len(images), 25)]
     return np.concatenate([outputs(network, parameters, part) for part in parts])
 

@@ -82,8 +82,7 @@ def gpu_unavailable_reason() -> str:
 
 
 def why_absent(setting: str, device: str) -> str:
-    """Why code for a device, cpu, emulator or gpu, has no sandbox though the setting asks for one; empty where it has
-    one, or none is asked for."""
+    """Why code for a device (cpu, emulator, gpu) lacks a sandbox that was asked for; empty where it does not."""
     if device != "gpu":
         return unavailable_reason() if setting != "none" else ""
     return gpu_unavailable_reason() if setting == "all" else ""
@@ -97,10 +96,7 @@ def is_chosen(setting: str, device: str = "cpu") -> bool:
 
 
 def require_for_untrusted(setting: str, device: str = "cpu") -> bool:
-    """`is_chosen` for code of strangers, which runs outside a sandbox only where that is asked for.
-
-    Raises UserError where the setting is not none and there is no sandbox for code on this device.
-    """
+    """`is_chosen` for strangers' code, unsandboxed only where the setting is none. UserError without a sandbox."""
     if setting == "none":
         return False
     if reason := why_absent("all", device):
@@ -119,11 +115,8 @@ def wrap(
     gpu: bool = False,
     folder: Path = Path("/tmp"),
 ) -> list[str]:
-    """The command that runs `command` in a sandbox where `environment` and some files and folders are added, from a
-    folder that is made there.
-
-    To be run with no environment: the first process inside is bubblewrap's, and all inside can read what it was given.
-    """
+    """The command that runs `command` in a sandbox with `environment` and some files added, from a folder made there.
+    Run it with no environment: all inside can read what the first process was given."""
     words = [
         shutil.which("bwrap") or "bwrap",
         "--unshare-user",
@@ -158,11 +151,8 @@ def wrap(
 
 
 def results(arguments: Sequence[str | Path], readable: Iterable[Path], gpu: bool = False) -> Iterator[Any]:
-    """What one of the project's programs says in the sandbox by `emit`, as it comes; its answers are a stranger's.
-
-    `arguments` are the program and its own; it runs in this process's folder, with what there is of `readable`.
-    Raises VariantFailure where it ends otherwise than by its last answer.
-    """
+    """What one of the project's programs says in the sandbox by `emit`, as it comes: a stranger's answers. `arguments`
+    are the program and its own. Raises VariantFailure where it ends otherwise than by its last answer."""
     parent = os.getpid()
 
     def prepare() -> None:
@@ -201,10 +191,8 @@ def reject_malformed_answers(what: str) -> Iterator[None]:
 
 
 def emit(items: Iterable[Any]) -> None:
-    """Say items, values that JSON knows, and how they ended to whoever runs this process in a sandbox (`results`).
-
-    What a variant prints goes where its errors go.
-    """
+    """Say items that JSON knows, and how they ended, to whoever runs this process in a sandbox (`results`). What a
+    variant prints goes to stderr."""
     with os.fdopen(os.dup(1), "w") as judge:
         os.dup2(2, 1)
 

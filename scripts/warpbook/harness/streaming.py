@@ -1,9 +1,6 @@
-"""One worker of a stream: chunks of images of one size, read from a file, through a network, to labels.
-
-A chunk has a lane: page-locked memory that it is read into, and memory of its size on the device. While the GPU infers
-one chunk, the next is copied to it on a stream of its own and the one after is read, so that memory is that of three
-chunks however many there are. On the CPU there is one lane: a variant takes every core.
-"""
+"""One worker of a stream: chunks of images of one size, read from a file, through a network, to labels. On a GPU there
+are three lanes: one chunk is inferred, one copied on a stream of its own, one read, so that memory is that of three
+chunks. On the CPU there is one lane: a variant takes every core."""
 
 import hashlib
 import time
@@ -29,8 +26,7 @@ if TYPE_CHECKING:
 
 LANES = 3
 CPU_CHUNK = 1000
-GPU_CHUNK_BYTES = 512 << 20
-"""What a convolution of a chunk may read and write on a GPU."""
+GPU_CHUNK_BYTES = 512 << 20  # what a convolution of a chunk may read and write on a GPU
 
 POOL_BYTES = 3 << 30
 """What a worker's arrays may take on a GPU; with CUDA's own, kernels' code among it, that is less than 4 GiB."""
@@ -126,10 +122,7 @@ def gpu_chunk(network: Network) -> int:
 
 
 def open_lanes(variant: Variant, network: Network, weight_set: str, images: int) -> list[Lane]:
-    """The lanes of a worker that infers so many images, each tried once, so that what follows is under way at once.
-
-    Raises UserError where the variant cannot, or its chunk needs more of a GPU than POOL_BYTES.
-    """
+    """A worker's lanes, each tried once. UserError where the variant cannot, or chunks exceed POOL_BYTES."""
     parameters = weights.load(network, weight_set)
     on_gpu = variant.device == "gpu" and not inference.runs_whole_network(variant, network)
     chunk = min(images, gpu_chunk(network) if variant.device == "gpu" else CPU_CHUNK)
@@ -166,8 +159,7 @@ def _on_gpu(variant: Variant, network: Network, parameters: dict[str, np.ndarray
 
 
 def device_bytes(device: str) -> int | None:
-    """Device memory in use now, as the driver counts it, CUDA's own included; none on the CPU. What CuPy took it keeps,
-    so at the end it is the most that there was."""
+    """Device memory in use, as the driver counts it, which at the end is the most there was; none on the CPU."""
     if device == "cpu":
         return None
     import cupy

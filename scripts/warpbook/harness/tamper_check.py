@@ -1,8 +1,5 @@
-"""The functions that measure and judge, held from before any variant's code runs, to be looked at again after it.
-
-A launcher shares the process with the harness, and Python lets it put a clock of its own in the place of any. The
-harness calls the functions that it imported; here it sees whether somebody replaced one meanwhile.
-"""
+"""The functions that measure and judge, held from before any variant's code runs. A launcher shares the harness's
+process and could replace a clock; here it shows."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The process that a variant's code runs in, apart from the one that judges it, in a sandbox where there is one.
-
-Nothing that it answers is believed: an answer is bounded, and whoever asks looks at what there is.
-"""
+Nothing that it answers is believed: an answer is bounded, and whoever asks looks at what there is."""
 
 import contextlib
 import json
@@ -48,10 +46,8 @@ LOOK_INTERVAL_S = 1.0  # a look at all processes of a machine takes milliseconds
 
 class VariantProcess:
     """The process of a variant on the host; emulated, for a GPU variant compiled into `folder` unless its `library` is
-    there; or on a GPU, `on_device`, where without a folder a file of the course always is, its `library` made by nvcc.
-
-    With `races` each access of an emulated kernel is looked at for data races, and no sanitizer is on.
-    """
+    there; or on a GPU (`on_device`, or a file of the course with nvcc's `library`). `races`: look for data races,
+    without sanitizers."""
 
     def __init__(
         self,
@@ -115,8 +111,7 @@ class VariantProcess:
         return {self._process.pid, *descendants(self._process.pid)} if self._process else set()
 
     def ask(self, handle: int | None, wait_s: float | None = None, /, **request: Any) -> dict[str, Any]:
-        """What the variant's process answers. Raises VariantFailure with the fault that it names, or where it is no
-        more, or still computes after so many seconds."""
+        """What the variant's process answers. VariantFailure with its fault, or where it died or takes too long."""
         if self._process is None:
             self._process = self._begin()
             self._stopwatch = Stopwatch(self.pids)

@@ -1,8 +1,5 @@
-"""The process that a variant's code runs in while it is checked, apart from the one that judges it.
-
-It maps the memory that it is handed, calls the variant on the arrays there, and answers that it did. What it answers is
-believed in nothing: the judge draws the inputs, keeps them to itself and compares what lies in the memory afterwards.
-"""
+"""The process that a variant's code runs in while it is checked. It calls the variant on arrays in shared memory.
+Nothing that it answers is believed: the judge draws the inputs and compares what lies in the memory afterwards."""
 
 import ctypes
 import gc
@@ -110,12 +107,7 @@ class Worker(TimedCalls[Arranged]):
             emulation.EmulatedCuPy.install()
 
     def prepare(
-        self,
-        memory: mmap.mmap,
-        case: dict[str, Any],
-        arrays: list[tuple[list[int], str]],
-        outputs: int,
-        reverse: bool,
+        self, memory: mmap.mmap, case: dict[str, Any], arrays: list[tuple[list[int], str]], outputs: int, reverse: bool
     ) -> dict[str, Any]:
         self._case = problem.from_description(self._variant.problem, case)
         self._operation = self._prepare(self._case, reverse)
@@ -262,8 +254,7 @@ def infer(
 
 
 def main() -> None:
-    """Answer requests until there are no more. Arguments: the socket, what it runs on, the variant, its folder, its
-    library if any."""
+    """Answer requests. Arguments: the socket, what it runs on, the variant, its folder, its library if any."""
     number, how, name, folder, *library = sys.argv[1:]
     say_ready(int(number))
     variant = variants.read(name, Path(folder))

@@ -1,7 +1,5 @@
-"""What a variant's process is handed by its judge: memory that they share, and requests.
-
-A process that needs no more than this and the standard library starts in a tenth of the time of one that does.
-"""
+"""What a variant's process is handed by its judge: memory that they share, and requests. A process that needs no more
+than this and the standard library starts in a tenth of the time of one that does."""
 
 import ctypes
 import json
@@ -26,8 +24,7 @@ class Layout(NamedTuple):
 
 
 def layout(arrays: Sequence[tuple[Sequence[int], str]], outputs: int) -> Layout:
-    """Of arrays by shape and NumPy's name of their type, the last `outputs` of them outputs. What a call returns is
-    float64."""
+    """Of arrays by shape and NumPy's name of their type, the last `outputs` of them outputs, float64 as results."""
     places = [0]
     sizes = [nbytes(*one) + 2 * GUARD_BYTES for one in arrays]
     sizes += [8 * math.prod(shape) for shape, _ in arrays[len(arrays) - outputs :]]
@@ -41,8 +38,7 @@ def nbytes(shape: Sequence[int], dtype: str) -> int:
     return math.prod(shape) * (int("".join(filter(str.isdecimal, dtype))) // 8)
 
 
-READY = b"ready"
-"""What a process says first, before it loads anything of the variant's."""
+READY = b"ready"  # what a process says first, before it loads anything of the variant's
 
 
 def say_ready(number: int) -> None:

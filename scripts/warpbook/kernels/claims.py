@@ -18,8 +18,7 @@ from warpbook.common.expressions import Expression
 from warpbook.kernels.constraints import Limits
 from warpbook.problems.problem import Problem
 
-TIMES = {"op_time": "op time", "gpu_time": "GPU time"}
-"""Quantities that have samples, and so intervals."""
+TIMES = {"op_time": "op time", "gpu_time": "GPU time"}  # quantities that have samples, and so intervals
 RATIOS = {
     "times_bound": "GPU time over the FP32 bound",
     "times_memory_bound": "GPU time over the memory bound",
@@ -54,8 +53,7 @@ class _ClaimModel(BaseModel):
 
 
 class Amount(_ClaimModel):
-    """How much: shares of the baseline's value, or a `count` that is met within 2 %. A bare share is `at_least`; with
-    `stays` it is `at_most`."""
+    """How much: shares of the baseline's value, bare `at_least` (with `stays` `at_most`), or a `count` within 2 %."""
 
     at_least: Share = 0.0
     at_most: Share | None = None

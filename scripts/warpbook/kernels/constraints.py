@@ -7,8 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 from warpbook.common.errors import nearest_name
 from warpbook.problems.problem import Case, Problem
 
-SPELLED_OUT = ("weights",)
-"""Derived numbers that a sentence shows as what they are made of."""
+SPELLED_OUT = ("weights",)  # derived numbers that a sentence shows as what they are made of
 
 
 class Bounds(BaseModel):

@@ -44,10 +44,7 @@ def check_numbers(code: str, call: Call) -> None:
 
 
 def operation(calls: Sequence[Call], case: Case, header: "Header", code: str, kernels: Any) -> Callable[..., None]:
-    """The calls, one after another, on the case's arrays. Scratch memory is allocated here, once.
-
-    Where the header names a variable in constant memory, it is filled before them.
-    """
+    """The calls on the case's arrays. Scratch memory is allocated here; constants are filled before each."""
     bind = _Binding(case, header, code, kernels)
     bound = [bind.call(call) for call in calls]
     if variable := header.constant_memory:

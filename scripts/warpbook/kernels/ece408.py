@@ -1,7 +1,5 @@
 """Files of the course ECE408 since 2020: a class `GPUInterface` whose host code allocates, copies and launches itself.
-
-Such a file is a variant as it is. A driver calls its prolog, its convolution and its epilog, as the course's does.
-"""
+Such a file is a variant as it is. A driver calls its prolog, its convolution and its epilog, as the course's does."""
 
 import re
 from dataclasses import dataclass
@@ -14,8 +12,7 @@ LAYERS = (ConvLayer("conv1", 1, 86, 86, 4, 7), ConvLayer("conv2", 4, 40, 40, 16,
 """The course's convolutions. Its files may assume their extents, and that a batch is 100 images or a multiple."""
 BATCH = 100
 LESSER_BATCH = 20
-ODD_BATCH = 3
-"""Images that no tiling of a batch divides: what a file assumes shows here."""
+ODD_BATCH = 3  # images that no tiling of a batch divides: what a file assumes shows here
 
 HEADER, MATRIX_HEADER = "gpu-new-forward.h", "matmul.h"
 """What its files include of the course: the class, and since sp25 a product of matrices."""

@@ -5,30 +5,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import yaml
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PositiveInt,
-    ValidationError,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, ValidationInfo, model_validator
 
 from warpbook.common import expressions
 from warpbook.common.errors import nearest_name
 from warpbook.common.expressions import Expression
 from warpbook.common.quick_yaml import load_yaml
+from warpbook.common.validation import keys_at
 from warpbook.kernels import launches, occupancy
-from warpbook.kernels.claims import Amount, Claim
-from warpbook.kernels.constraints import Bounds, Limits
+from warpbook.kernels.claims import Claim
+from warpbook.kernels.constraints import Limits
 from warpbook.kernels.languages import LANGUAGES, is_installed
-from warpbook.kernels.launches import Argument, Call, Launch, LaunchStep, OutputsPerBlock, Slice
+from warpbook.kernels.launches import Argument, Call, Launch, LaunchStep, Slice
 from warpbook.problems import problem as problems
 from warpbook.problems.problem import Case
 
-DEFAULT_PROBLEM = "conv"
-"""The problem of a folder that has no problem.py: a submission of the course."""
+DEFAULT_PROBLEM = "conv"  # the problem of a folder that has no problem.py: a submission of the course
 
 
 class Split(BaseModel):
@@ -40,10 +32,7 @@ class Split(BaseModel):
 
 
 class General(BaseModel):
-    """The kernel that is launched, on the same grid, where a case has something unusual: a stride, a bias.
-
-    Of C++ for the CPU it is the function that is called there.
-    """
+    """The kernel for cases with something unusual, as a stride or a bias, on the same grid; for C++, the function."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     kernel: str = Field(pattern=launches.KERNEL, min_length=1)
@@ -110,10 +99,7 @@ class Header(BaseModel):
     )
 
     def architecture_reason(self, arch: str) -> str:
-        """Which architecture it needs in place of one such as sm_75, after its name; empty where that one will do.
-
-        One that ends in `a`, as sm_90a, has instructions that no later one has.
-        """
+        """Which architecture it needs in place of one such as sm_75; empty if that will do. sm_90a serves no later one."""
         least, own = self.least_arch.removesuffix("a"), self.least_arch.endswith("a")
         if not least or arch == least or (not own and _generation(arch) >= _generation(least)):
             return ""
@@ -226,11 +212,8 @@ class Header(BaseModel):
         return self.steps or [one]
 
     def missing_arguments(self, case: Case) -> dict[str, str]:
-        """What of a case its kernel is not told, and so would compute another, in words: {"S": "stride 2"}.
-
-        It is told what its `arguments`, or those of its `general` kernel, name; a launcher is, or a source is made for,
-        what `limits` name, and everything where it says `every_case`.
-        """
+        """What of a case its kernel is not told, and so would compute another, in words: {"S": "stride 2"}. It is told
+        what its `arguments`, `limits` or its `general` kernel name, and all with `every_case`."""
         if self.every_case:
             return {}
         listed: list[Argument] = [text for step in self._steps for text in step.arguments]
@@ -292,8 +275,7 @@ class Header(BaseModel):
         return tuple(launches.argument_value(text, names, arrays) for text in listed)
 
     def calls(self, case: Case, kernel: str) -> list[Call]:
-        """The launches for a case, of `kernel` where it names none. Raises ValueError naming key, expression and reason
-        where there is none."""
+        """The launches for a case, of `kernel` if named. ValueError naming key, expression and reason if none."""
         arrays = self.arrays(case.problem)
         cleared = [Call("", (name,), launches.Shape((), (), 0)) for name in self.clear]
         if self.steps or self.loop:
@@ -373,7 +355,7 @@ def first_problem(error: Exception) -> str:
         first = _first_error(error)
         key = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
-            return f"unknown key {key!r}: {nearest_name(str(first['loc'][-1]), _keys_at(first['loc']))}"
+            return f"unknown key {key!r}: {nearest_name(str(first['loc'][-1]), keys_at(first['loc'][:-1], Header))}"
         words = first["msg"].removeprefix("Value error, ")
         return f"{key}: {words}" if key else words
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
@@ -384,23 +366,6 @@ def first_problem(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "the header nests too deep"
     return str(error).splitlines()[0] if isinstance(error, yaml.YAMLError) else str(error)
-
-
-def _keys_at(place: tuple[int | str, ...]) -> list[str]:
-    """Keys that are valid beside a misspelt one."""
-    if place[0] == "limits":
-        fields = Bounds.model_fields
-    elif place[0] == "claims":
-        fields = {3: Claim.model_fields, 4: {"by": Amount.model_fields}.get(str(place[-2]), Bounds.model_fields)}.get(
-            len(place), Bounds.model_fields
-        )
-    elif place[0] == "general":
-        fields = General.model_fields if len(place) == 2 else Bounds.model_fields
-    elif place[0] == "launch":
-        fields = Launch.model_fields if len(place) == 2 else OutputsPerBlock.model_fields
-    else:
-        fields = Header.model_fields
-    return [field.alias or name for name, field in fields.items()]
 
 
 def _generation(arch: str) -> int:

@@ -1,8 +1,6 @@
-"""Languages besides CUDA C++ that kernels are written in: what installs each, and how a CPU runs its kernels.
-
-A variant in one of them is a .py whose header names the package under `requires`. Its `prepare` returns the call, as of
-any launcher; its `compiled(arch)`, if it has one, tells what its kernels are compiled to, by name.
-"""
+"""Languages besides CUDA C++ that kernels are written in: what installs each, and how a CPU runs its kernels. A variant
+in one of them is a .py whose header names the package under `requires`. Its `prepare` returns the call, as of any
+launcher; its `compiled(arch)`, if it has one, tells what its kernels are compiled to, by name."""
 
 import importlib.util
 import shlex
@@ -13,8 +11,7 @@ from typing import NamedTuple
 
 
 class Compiled(NamedTuple):
-    """A kernel's PTX, the dynamic shared memory that its language launches it with, and the assembler that the language
-    brings; empty where it brings none."""
+    """A kernel's PTX, the dynamic shared memory that it is launched with, and its language's assembler, if any."""
 
     ptx: str
     shared_bytes: int = 0
@@ -23,8 +20,7 @@ class Compiled(NamedTuple):
 
 @dataclass(frozen=True)
 class Language:
-    """A language: its name, what pip installs for it, and the variables that have it compute on a CPU; none where it
-    cannot."""
+    """A language: its name, what pip installs for it, and the variables that have it compute on a CPU, if it can."""
 
     name: str
     package: str

@@ -54,8 +54,7 @@ class Call(NamedTuple):
 
 
 class LaunchStep(BaseModel):
-    """One of several launches that compute a result together, an array that is filled with zeros between them, or the sum
-    of one that the host takes at the end."""
+    """One of several launches of one result, an array filled with zeros between them, or a sum taken at the end."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     kernel: str = Field("", pattern=KERNEL)
@@ -84,11 +83,7 @@ def find_array(argument: int | float | str, arrays: Collection[str]) -> str:
 
 
 def calls(steps: Sequence[LaunchStep], names: Mapping[str, int], arrays: Collection[str], output: str) -> list[Call]:
-    """The launches of a case in their order; those of neighbours with the same loop follow each other in every turn of it.
-    Sums go to `output`.
-
-    Raises ValueError naming key, expression and reason.
-    """
+    """A case's launches in order, neighbours of one loop in turns, sums to `output`. ValueError with key and reason."""
     made: list[Call] = []
     for loop, group in itertools.groupby(steps, key=lambda step: step.loop):
         counts = expressions.values("loop", list(loop.values()), names)

@@ -1,8 +1,6 @@
 """The least time that a GPU allows a case: its bytes at the measured copy rate, or its operations at the peak rate.
-
 There are two bounds. `method_bound_ms` holds for one variant's method and precision: none of its times may lie below.
-`fp32_bound_ms` holds for the direct method in FP32: the report draws every variant against it.
-"""
+`fp32_bound_ms` holds for the direct method in FP32: the report draws every variant against it."""
 
 from typing import Any
 
@@ -11,22 +9,16 @@ from warpbook.problems.problem import Case
 
 
 def lower_bound_ms(case: Case, copy_gb_per_s: float, peak_gflop_per_s: float | None, kept_bytes: int = 0) -> float:
-    """Least time for one case: its bytes at the measured copy bandwidth, or its operations at the peak rate.
-
-    `kept_bytes` may stay in the L2 cache and need not reach memory; `peak_gflop_per_s` is None where it is unknown, or
-    the method may do fewer operations.
-    """
+    """Least time for one case: its bytes, but for `kept_bytes` in L2, at the measured copy rate, or its operations at
+    the peak, None where unknown or where the method may do fewer."""
     moved = max(0, case.bytes - kept_bytes) / (copy_gb_per_s * 1e9) * 1e3
     computed = case.flops / (peak_gflop_per_s * 1e9) * 1e3 if peak_gflop_per_s else 0.0
     return max(moved, computed)
 
 
 def method_bound_ms(case: Case, header: Header, gpu: dict[str, Any], kept_bytes: int = 0) -> float:
-    """The bound of a variant's own method and precision on a run's GPU.
-
-    A method that is not direct may do fewer operations: its bytes alone bound it. Products that are made of several of
-    a lower precision have that precision's peak, divided by their number.
-    """
+    """The bound of a variant's own method and precision on a run's GPU. A method that is not direct is bound by its
+    bytes alone; split products have their precision's peak over their number."""
     peaks, peak = gpu["peak_gflop_per_s"], None
     if header.method == "direct" and header.split:
         split_peak = peaks[header.split.precision]

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SmLimits:
-    """What one multiprocessor of an architecture holds, and what it can do in a cycle.
-
-    Source: CUDA C++ Programming Guide, technical specifications by compute capability; the tensor rate is dense TF32's.
-    """
+    """What a multiprocessor holds and does in a cycle (CUDA C++ Programming Guide); tensor rates are dense."""
 
     warps: int
     blocks: int
@@ -91,11 +88,8 @@ def register_limit_reason(arch: str, threads: int, registers: int, shared_bytes:
 
 def occupancy(arch: str, threads: int, registers: int, shared_bytes: int) -> tuple[float, str]:
     """Theoretical occupancy (0 to 1) of a block of `threads`, and what limits it: warps, blocks, registers or shared
-    memory.
-
-    As CUDA's own calculator (cuda_occupancy.h) has it: registers are given out by 256 a warp within the partitions of a
-    multiprocessor, shared memory by 128 bytes (256 before sm_80).
-    """
+    memory. As CUDA's own calculator (cuda_occupancy.h) has it: registers are given out by 256 a warp within the
+    partitions of a multiprocessor, shared memory by 128 bytes (256 before sm_80)."""
     limits = SM_LIMITS[arch]
     major = int(arch.removeprefix("sm_")) // 10
     warps = -(-threads // 32)

@@ -36,8 +36,7 @@ _UNNAMED = re.compile(r"(?:\(anonymous namespace\)|<unnamed>)::")
 
 @dataclass(frozen=True)
 class Source:
-    """One source file: its header (the first comment, or the docstring), the code after it, and why it cannot be
-    used, if so."""
+    """One source file: its header (first comment, or docstring), the code after it, and why it cannot be used."""
 
     header: str
     code: str
@@ -67,11 +66,9 @@ def read_cuda(path: Path) -> Source:
 
 @dataclass(frozen=True)
 class Inlined:
-    """CUDA C++ with the project's files that it includes in place of the lines that include them, each once.
-
-    text: for a compiler, with `#line` directives that name each line's own file; code: without these and without
-    headers; files: what is included, in order; problem: which `.cu` or `.cuh` in quotes is no file, if so.
-    """
+    """CUDA C++ with the project's files that it includes in place of the lines that include them, each once. text: for
+    a compiler, with `#line` directives that name each line's own file; code: without these and without headers; files:
+    what is included, in order; problem: which `.cu` or `.cuh` in quotes is no file, if so."""
 
     text: str
     code: str
@@ -80,8 +77,7 @@ class Inlined:
 
 
 def inline_includes(path: Path, folders: Sequence[Path] = ()) -> Inlined:
-    """A source with its includes, looked for in its own folder, then in `folders`, then in INCLUDES. The library's folder
-    of its problem counts as its own."""
+    """A source with its includes, from its own folder (or the library's of its problem), `folders`, INCLUDES."""
     searched = list(dict.fromkeys([path.parent, *(twin(path.parent) if _LIBRARY_TOO else []), *folders, *INCLUDES]))
     files: dict[Path, None] = {}
     problems: list[str] = []
@@ -136,7 +132,6 @@ def _own_file(named: str, folders: Sequence[Path]) -> Path | None:
     if not named.endswith(_OWN_ENDINGS):
         return None
     return find_within(folders, named) or find_within(folders, named.rpartition("/")[2])
-    return None
 
 
 def own_line(text: str, line: int, name: str) -> str:

@@ -34,9 +34,7 @@ from warpbook.problems import problem as problems
 from warpbook.problems.problem import Case, Problem
 
 FOLDER = problems.FOLDER / headers.DEFAULT_PROBLEM
-REFERENCE = "reference.cu"
-"""A problem's float64 reference on a GPU, where it brings one."""
-
+REFERENCE = "reference.cu"  # a problem's float64 reference on a GPU, where it brings one
 _ENDINGS = (".cu", ".cpp", ".py", ".yaml")
 _NO_FACTS = Header.model_validate({})
 _NAME = re.compile(r"\w+")
@@ -122,8 +120,7 @@ class Variant:
 
     @cached_property
     def kernel(self) -> str:
-        """The name of its kernel in the source: as its header says, the last of several launches; else the only one
-        there, else the problem's."""
+        """The name of its kernel: its header's, the last of several; else the only one there, else the problem's."""
         there = launch_sites.kernel_names(self.code)
         launched = [step.kernel for step in self.header.steps if step.kernel]
         usual = there[0] if len(there) == 1 else self.problem.function
@@ -173,10 +170,8 @@ class Variant:
         return " ".join(filter(None, (called, self.shared_memory_remark(cases), self.undocumented_fields)))
 
     def shared_memory_remark(self, cases: Iterable[Case]) -> str:
-        """A sentence that asks for the call without which CUDA refuses its own launch of a case; empty where none is due.
-
-        Warpbook makes that call itself for whatever it launches.
-        """
+        """A sentence that asks for the call without which CUDA refuses its own launch of a case; empty where none is
+        due. Warpbook makes that call itself for whatever it launches."""
         called = re.search(r"\bcu(da)?FuncSetAttribute\b", sources.without_comments(self.code))
         if self.inferred_launch is None or called:
             return ""
@@ -239,8 +234,7 @@ class Variant:
         return self.missing
 
     def missing_arguments(self, case: Case) -> dict[str, str]:
-        """What of a case it is not told, in words: {"S": "stride 2"}; C++ for the CPU is told what its `general` names
-        alone."""
+        """What of a case it is not told, in words: {"S": "stride 2"}; a CPU's C++ is told its `general` names."""
         told = _NO_FACTS.model_copy(update={"general": self.header.general}) if self.cpp_source else self.header
         return told.missing_arguments(case)
 
@@ -308,8 +302,7 @@ def launch_arguments(case: Case) -> tuple[Any, ...]:
 
 
 def folder_problem(folder: Path) -> Problem:
-    """The problem of a folder of variants: its own, else the library's of that name, or the default problem where it
-    has none."""
+    """The problem of a folder of variants: its own, else the library's of that name, or the default problem."""
     if (folder / problems.FILE).exists():
         return problems.read(folder.absolute())
     named = folder.parent == problems.FOLDER and folder.name in problems.names()
@@ -317,8 +310,7 @@ def folder_problem(folder: Path) -> Problem:
 
 
 def full_name(of: Problem, name: str) -> str:
-    """A variant's name among those of all problems: `gemm/naive`; of a convolution the file's alone. A built-in one may be
-    called `warpbook/naive`."""
+    """A variant's name: `gemm/naive`; of a convolution the file's alone. A built-in one may be `warpbook/naive`."""
     name = name.removeprefix("warpbook/")
     return name if of.name == headers.DEFAULT_PROBLEM or "/" in name or not name else f"{of.name}/{name}"
 
@@ -333,8 +325,7 @@ def variant_folder(name: str) -> Path:
 
 
 def read(name: str, folder: Path | None = None) -> Variant:
-    """One variant, by its full name. A file that cannot be read makes a variant with a `read_error`, so that the others
-    go on."""
+    """One variant, by its full name. A file that cannot be read makes a variant with a `read_error`."""
     folder = folder or variant_folder(name)
     name = name.rpartition("/")[2]
     cuda, cpp, python, facts = (_file(folder / f"{name}{ending}") for ending in _ENDINGS)

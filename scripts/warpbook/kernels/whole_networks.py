@@ -31,9 +31,7 @@ from warpbook.kernels import headers, sources
 from warpbook.kernels.headers import Header
 from warpbook.problems.networks import Network
 
-PROBLEM = "network"
-"""The problem that a whole network is a case of."""
-
+PROBLEM = "network"  # the problem that a whole network is a case of
 FOLDERS = both_folders(f"kernels/{PROBLEM}")
 IMPORTED_FROM = (*FOLDERS, *both_folders(f"kernels/{headers.DEFAULT_PROBLEM}"), *sources.INCLUDES)
 INCLUDED_FROM = (*IMPORTED_FROM, PACKAGE / "harness")

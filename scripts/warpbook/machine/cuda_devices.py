@@ -87,10 +87,8 @@ COMPUTE_MODE = 20  # an attribute: 0 where several processes may use a device
 
 
 def self_test() -> str:
-    """What is wrong with the first visible device, which fills memory and gives it back; empty where nothing is.
-
-    That another process has the memory, or the device to itself, is no fault of the device.
-    """
+    """What is wrong with the first visible device, which fills memory and gives it back; empty where nothing is. That
+    another process has the memory, or the device to itself, is no fault of the device."""
     cuda = ctypes.CDLL("libcuda.so.1")
     handle, mode, context, memory = ctypes.c_int(), ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
     held, size = ctypes.create_string_buffer(FILLED_BYTES), ctypes.c_size_t(FILLED_BYTES)

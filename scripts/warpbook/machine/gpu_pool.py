@@ -100,10 +100,8 @@ def _pooled_devices(wanted: int) -> list[cuda_devices.Device]:
 
 
 def core_shares(gpus: Sequence[cuda_devices.Device]) -> list[list[int]]:
-    """The cores of each GPU: its part of those beside it, where the system tells which these are, else of all.
-
-    They are neighbours, both threads of a core or neither. Where they are fewer than GPUs, each has them all.
-    """
+    """The cores of each GPU: its part of those beside it, where the system tells which these are, else of all. They are
+    neighbours, both threads of a core or neither. Where they are fewer than GPUs, each has them all."""
     near = [_local_cores(gpu) for gpu in gpus]
     apart = all(one == other or not one & other for one, other in combinations(near, 2))
     if not apart or not all(near):

@@ -1,8 +1,6 @@
-"""GPUs put aside: one that fails would be free again at once, and get most of a run's jobs.
-
-Whether it fails is never asked of the job, whose variant may say anything. Where a job failed, another process, without
-a variant, has the GPU fill memory and reads it back, and NVML says whether its memory had errors meanwhile.
-"""
+"""GPUs put aside: one that fails would be free again at once, and get most of a run's jobs. Whether it fails is never
+asked of the job, whose variant may say anything. Where a job failed, another process, without a variant, has the GPU
+fill memory and reads it back, and NVML says whether its memory had errors meanwhile."""
 
 import json
 import os
@@ -36,9 +34,8 @@ class GpuFault(Exception):
 @contextmanager
 def watch_job(gpu: Device, part: str) -> Iterator[list[Row]]:
     """A list for the rows that a job makes on a GPU. Raises GpuFault where one failed, or the job, and the GPU does.
-
-    That is done once for a job: a second GPU that fails under it is put aside too, and what the job made there stands.
-    """
+    That is done once for a job: a second GPU that fails under it is put aside too, and what the job made there
+    stands."""
     rows: list[Row] = []
     raised = None
     before = memory_errors(gpu)

@@ -16,8 +16,7 @@ from warpbook.runs.schema import Row
 
 
 class GpuTurn:
-    """A job's turn at the GPU: it begins when the first program that the job runs is ready for it (`gpu_wait.wait`),
-    and lasts for all that the job runs."""
+    """A job's turn at the GPU: from when its first program is ready for it (`gpu_wait.wait`) to the end of its last."""
 
     def __init__(self, begin: Callable[[], list[Row]]):
         self._begin = cache(begin)

@@ -1,7 +1,6 @@
 """What a program does that a job on a GPU starts ahead of its turn: it waits for the turn before it touches CUDA.
-
-`harness.ahead.Turn` is the job's side of this. What is imported here every program that infers imports, which is timed.
-"""
+`harness.ahead.Turn` is the job's side of this. What is imported here every program that infers imports, which is
+timed."""
 
 import json
 import os
@@ -14,10 +13,7 @@ JOB = "WARPBOOK_JOB"
 
 
 def wait() -> None:
-    """Wait until the job that started this program holds a GPU, see that one alone from then on, and end with the job.
-
-    Returns at once where no job did.
-    """
+    """Wait until the job that started this program, if one did, has a GPU; see that alone, and end with the job."""
     if not (address := os.environ.pop(JOB, "")):
         return
     import socket

@@ -1,8 +1,5 @@
-"""The machine that a job runs on: described, and held against what its run is about.
-
-A run belongs to one model of machine. Its jobs may run on several nodes of a cluster: each looks
-at its own when it starts.
-"""
+"""The machine that a job runs on: described, and held against what its run is about. A run belongs to one model of
+machine. Its jobs may run on several nodes of a cluster: each looks at its own when it starts."""
 
 import functools
 import json
@@ -59,11 +56,9 @@ def cpu() -> dict[str, Any]:
 
 
 def peak_memory_kib() -> int:
-    """Most resident memory of this process so far, in KiB.
-
-    The kernel's own word for it where there is one: getrusage's begins with the peak of the process that started this
-    one (setmax_mm_hiwater_rss in Linux's fs/exec.c), so that a small worker of a large parent would look large.
-    """
+    """Most resident memory of this process so far, in KiB. The kernel's own word for it where there is one: getrusage's
+    begins with the peak of the process that started this one (setmax_mm_hiwater_rss in Linux's fs/exec.c), so that a
+    small worker of a large parent would look large."""
     status = Path("/proc/self/status").read_text()
     if found := re.search(r"^VmHWM:\s*(\d+) kB$", status, re.MULTILINE):
         return int(found[1])
@@ -127,9 +122,7 @@ def node_and_gpu(device: str) -> str:
 
 def require_target(device: str = "gpu", tool: str = "") -> None:
     """See that this node has what `target` in config.yaml promises of it, and a profiler where the job needs one.
-
-    Raises UserError with both. Nothing happens in a job that needs no GPU, or where nothing was promised.
-    """
+    Raises UserError with both. Nothing happens in a job that needs no GPU, or where nothing was promised."""
     promised: dict[str, Any] = json.loads(os.environ.get(TARGET, "null")) or {}
     if device != "gpu" or not promised:
         return

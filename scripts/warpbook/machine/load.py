@@ -14,8 +14,7 @@ _STAT = Path("/proc/stat")
 
 
 def _busy_s(processors: set[int]) -> float | None:
-    """Seconds that some processors together have worked since the machine started, for whomever, the machine below a
-    virtual one among them; None where the system does not say."""
+    """Seconds that processors have worked since the machine started, for whomever; None where that is unknown."""
     try:
         lines = re.findall(r"^cpu(\d+) (.+)", _STAT.read_text(), re.MULTILINE)
     except OSError:
@@ -29,8 +28,7 @@ def _busy_s(processors: set[int]) -> float | None:
 
 
 class LoadMeter:
-    """Processors that others kept busy from one question to the next, of those that this process may use, and whether
-    that was in the way."""
+    """Processors that others kept busy since it was last asked, of those that this process may use."""
 
     def __init__(self, tolerated: float):
         """`tolerated`: processors that others may always take."""
@@ -49,10 +47,7 @@ class LoadMeter:
     def reason(self, children_s: float = 0.0) -> str | None:
         """Why nothing timed in this window is a figure, empty where others were not in the way; the next begins. None
         where the window is too short to tell: it goes on. `children_s`: processor time in it of what this process
-        started.
-
-        Others may take half of the processors that what is timed leaves idle.
-        """
+        started. Others may take half of the processors that what is timed leaves idle."""
         if not self.is_due:
             return None  # at once: this is asked between two samples
         wall_s = time.monotonic() - self._began

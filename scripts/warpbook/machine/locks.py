@@ -67,11 +67,9 @@ def lock_path() -> Path:
 
 @contextmanager
 def lock_machine(shared: bool = False, path: Path | None = None) -> Iterator[None]:
-    """Hold the machine's measuring lock; wait while another process holds it, and say so when that takes long.
-
-    A measurement holds it alone. What may run beside its like but beside no measurement (builds, checks) holds it
-    `shared`. The lock ends with the process, however that ends.
-    """
+    """Hold the machine's measuring lock; wait while another process holds it, and say so when that takes long. A
+    measurement holds it alone. What may run beside its like but beside no measurement (builds, checks) holds it
+    `shared`. The lock ends with the process, however that ends."""
     path = path or lock_path()
     with ExitStack() as held:
         with _announcing(path):
@@ -89,10 +87,7 @@ def lock_machine(shared: bool = False, path: Path | None = None) -> Iterator[Non
 @contextmanager
 def lock_gpu(uuids_sha256: Sequence[str], shared: bool = False, path: Path | None = None) -> Iterator[int]:
     """Hold one of several GPUs, whichever is free first, and yield its place among them; wait and say so as
-    `lock_machine`.
-
-    A measurement holds it alone; a check holds it `shared`, beside other checks.
-    """
+    `lock_machine`. A measurement holds it alone; a check holds it `shared`, beside other checks."""
     path = path or lock_path()
     gpus = [path.with_name(f"{DEVICE}{uuid[:12]}.lock") for uuid in uuids_sha256]
     with ExitStack() as held:
@@ -161,9 +156,7 @@ def _announcing(path: Path) -> Iterator[None]:
 
 def _open_file(path: Path) -> int:
     """The lock file, made where it is missing. Another user's serves as well, for nothing is read from it or written.
-
-    Raises UserError where something else stands in its place: a link is not followed.
-    """
+    Raises UserError where something else stands in its place: a link is not followed."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     handle: int | None = None
     while handle is None:
@@ -209,10 +202,8 @@ def _describe_failure(path: Path, error: OSError) -> str:
 
 def lock_folder(path: Path) -> None:
     """Hold a folder's lock, the file `path`, until this process ends. Raises UserError while another process holds it,
-    on this machine or, where nodes share the folder, on another.
-
-    The descriptor is left open on purpose: closing it would give the lock back. No program started here inherits it.
-    """
+    on this machine or, where nodes share the folder, on another. The descriptor is left open on purpose: closing it
+    would give the lock back. No program started here inherits it."""
     try:
         path.parent.mkdir(exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)  # over NFS, what is locked alone must be open for writing

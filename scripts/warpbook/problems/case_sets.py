@@ -44,9 +44,7 @@ class CaseSet:
 
 def read_case(of: Problem, described: Mapping[str, Any]) -> Case:
     """A case as a study lists it: its extents, optional inputs that it has (`bias: true`), and a name if it has one.
-
-    Raises ValueError.
-    """
+    Raises ValueError."""
     for name in of.optional:
         if described.get(name, True) not in (True, False):
             raise ValueError(f"{name}: {described[name]!r} is neither true nor false")
@@ -93,9 +91,7 @@ def read_set(
 
 def read_rows(file: str) -> list[dict[str, int | str | bool]]:
     """The cases of a CSV file, whose columns are extents, optional inputs (true) and names; an empty cell says nothing.
-
-    Its path begins at the project's folder. Raises ValueError with the reason where there are none.
-    """
+    Its path begins at the project's folder. Raises ValueError with the reason where there are none."""
     try:
         with find_file(file).open(newline="", encoding="utf-8-sig") as opened:
             rows = list(csv.DictReader(opened, restkey="", strict=True))
@@ -116,8 +112,7 @@ def _cell(text: str) -> int | str | bool:
 
 
 def with_cases(studies: Any) -> Any:
-    """Studies as YAML describes them, the rows of each `cases_file` listed as `cases`. What cannot be read stays as it is,
-    for who validates studies to refuse."""
+    """Studies as YAML has them, each `cases_file` listed as `cases`; what cannot be read stays to be refused later."""
     if not isinstance(studies, Mapping):
         return studies
     return {name: _with_rows(study) if isinstance(study, Mapping) else study for name, study in studies.items()}
@@ -136,7 +131,7 @@ def find(name: str) -> Network | CaseSet:
     known = networks.all_networks()
     if name in known:
         return known[name]
-    listed = _studies()
+    listed = _problem_studies(*networks.configuration())
     if name not in listed:
         raise UserError(
             f"no network and no study with cases is called {name!r}: {nearest_name(name, [*known, *listed])}"
@@ -147,11 +142,6 @@ def find(name: str) -> Network | CaseSet:
         return read_set(name, study["problem"], study.get("cases") or read_rows(file), file)
     except ValueError as error:
         raise UserError("\n".join(f"studies.{name}.{line}" for line in str(error).splitlines())) from error
-
-
-def _studies() -> Mapping[str, Any]:
-    """Studies that list cases, by name, as this command's configuration, else config.yaml, describes them."""
-    return _problem_studies(*networks.configuration())
 
 
 @cache

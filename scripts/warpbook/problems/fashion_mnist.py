@@ -1,7 +1,5 @@
 """Fashion-MNIST: found, checked, resized for each network, cached. A network may have images of its own in its place.
-
-Every study infers the ten thousand t10k images; only training reads the sixty thousand train images.
-"""
+Every study infers the ten thousand t10k images; only training reads the sixty thousand train images."""
 
 import gzip
 import hashlib
@@ -88,11 +86,9 @@ def read_idx(name: str) -> np.ndarray:
 
 
 def resize(images: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Images (count, n, m) as (count, height, width), uint8: bilinear, zero outside the image, truncated.
-
-    Equal, bit for bit, to scikit-image's `resize(image / 256.0, (height, width), mode="constant", cval=0) * 256`
-    truncated to uint8, which made the inputs of the course's models; the order of the operations is part of that.
-    """
+    """Images (count, n, m) as (count, height, width), uint8: bilinear, zero outside the image, truncated. Equal, bit
+    for bit, to scikit-image's `resize(image / 256.0, (height, width), mode="constant", cval=0) * 256` truncated to
+    uint8, which made the inputs of the course's models; the order of the operations is part of that."""
     if images.shape[1:] == (height, width):
         return images
 
@@ -161,8 +157,7 @@ def cache_path(network: Network) -> Path:
 
 
 def prepare(network: Network, path: Path) -> None:
-    """Write a network's images and labels: the t10k images (10000, height, width) and labels (10000,), uint8, or those of
-    its own files, (n, channels, height, width)."""
+    """Write a network's images and labels, uint8: the t10k images (10000, height, width), or those of its own files."""
     if network.input.data:
         images, labels = image_files.read(network)
     else:
@@ -173,11 +168,9 @@ def prepare(network: Network, path: Path) -> None:
 
 
 def load(network: Network) -> tuple[np.ndarray, np.ndarray]:
-    """The images (n, channels, height, width) and labels (n,) of a network, uint8; prepared on first use.
-
-    Of Fashion-MNIST they are the ten thousand t10k images, and every channel is the same grey image. A network's own may
-    be float32.
-    """
+    """The images (n, channels, height, width) and labels (n,) of a network, uint8; prepared on first use. Of
+    Fashion-MNIST they are the ten thousand t10k images, and every channel is the same grey image. A network's own may
+    be float32."""
     path = cache_path(network)
     if not path.exists() or any(file.exists() and _is_newer(file, path) for file in image_files.paths(network)):
         prepare(network, path)

@@ -15,10 +15,7 @@ def paths(network: Network) -> list[Path]:
 
 
 def read(network: Network) -> tuple[np.ndarray, np.ndarray]:
-    """A network's images (n, channels, height, width), uint8 or float32, and labels (n,), uint8.
-
-    Raises UserError where a file is none, or not this network's.
-    """
+    """A network's images (n, channels, height, width), uint8 or float32, and labels (n,), uint8. UserError if unfit."""
     images_path, labels_path = paths(network)
     images, labels = _load(images_path), _load(labels_path)
     channels, (height, width) = network.input.channels, network.image

@@ -1,7 +1,5 @@
-"""The layers of a network by shape: what each takes and gives.
-
-A convolution is a case of `conv`. Every layer may be followed by an activation, which belongs to its step.
-"""
+"""The layers of a network by shape: what each takes and gives. A convolution is a case of `conv`. Every layer may be
+followed by an activation, which belongs to its step."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,8 +9,7 @@ from warpbook.problems.problem import Case
 
 Activation = Literal["none", "tanh", "relu", "sigmoid", "leaky_relu"]
 """None of them falls where its input rises: a layer may take the largest value of some before or after it."""
-Maps = tuple[int, int, int]
-"""Maps, height and width of what a layer takes or gives for one image."""
+Maps = tuple[int, int, int]  # maps, height and width of what a layer takes or gives for one image
 
 
 class ConvLayer(Case):

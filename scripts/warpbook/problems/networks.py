@@ -1,8 +1,6 @@
-"""Networks as `networks:` in config.yaml describes them, checked, and their layers by shape.
-
-A network that ends in a fully connected layer labels images, Fashion-MNIST's or its own, and has weights. One without
-fully connected layers is a workload: its convolutions are checked and timed on random numbers.
-"""
+"""Networks as `networks:` in config.yaml describes them, checked, and their layers by shape. A network that ends in a
+fully connected layer labels images, Fashion-MNIST's or its own, and has weights. One without fully connected layers is
+a workload: its convolutions are checked and timed on random numbers."""
 
 import hashlib
 import json
@@ -31,15 +29,11 @@ CONFIGURATION_VARIABLE = "WARPBOOK_CONFIGURATION"
 """The environment variable that holds `networks:` and `studies:` as JSON, where a Snakemake's configuration is not the
 file's."""
 
-CLASSES = 10
-"""Of Fashion-MNIST."""
-CLASSES_MAX = 256
-"""A label is kept as a byte."""
+CLASSES = 10  # of Fashion-MNIST
+CLASSES_MAX = 256  # a label is kept as a byte
 EXTENT_MAX = 65_535  # CUDA's limit on a grid's second and third dimension, which kernels give to maps
 VALUES_MAX = 2**31 - 1
-PIXELS_MAX = 100_000
-"""Of an image of the data set: ten thousand of them are kept as one file."""
-
+PIXELS_MAX = 100_000  # of an image of the data set: ten thousand of them are kept as one file
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 
 Count = Annotated[int, Field(ge=1, le=EXTENT_MAX)]
@@ -360,9 +354,7 @@ def _require_pixels(
 
 class Form2017(NamedTuple):
     """A network of the form conv - tanh - 2x2 max pool - [conv -] ... fc - tanh - fc, on unscaled grey squares.
-
-    Frameworks' launchers bring networks of this form whole, and recorded runs know shapes by these four.
-    """
+    Frameworks' launchers bring networks of this form whole, and recorded runs know shapes by these four."""
 
     image: int
     convs: tuple[ConvLayer, ...]
@@ -544,10 +536,8 @@ def _changed(known: Any, changes: Any) -> Any:
 
 
 def all_networks() -> dict[str, Network]:
-    """Every network by name: those of this command's configuration, else config.yaml's.
-
-    Raises UserError with every mistake on a line.
-    """
+    """Every network by name: those of this command's configuration, else config.yaml's. Raises UserError with every
+    mistake on a line."""
     return _read(*configuration())
 
 

@@ -1,7 +1,5 @@
-"""A network from an ONNX file: its layers as `networks:` in config.yaml describes them, and their weights.
-
-Batch normalisation is folded into the layer before it. What this cannot express is named with its node.
-"""
+"""A network from an ONNX file: its layers as `networks:` in config.yaml describes them, and their weights. Batch
+normalisation is folded into the layer before it. What this cannot express is named with its node."""
 
 import functools
 from collections import defaultdict
@@ -14,9 +12,7 @@ import numpy as np
 
 from warpbook.common.errors import UserError, first_line
 
-EPS = 1e-5
-"""What batch normalisation adds to the variance where nothing says else; PyTorch's and ONNX's."""
-
+EPS = 1e-5  # what batch normalisation adds to the variance where nothing says else; PyTorch's and ONNX's
 ACTIVATIONS = {"Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "LeakyRelu": "leaky_relu"}
 OPERATORS = (
     "Conv, BatchNormalization, MaxPool, AveragePool, GlobalAveragePool, Flatten, Reshape, Gemm, MatMul, "
@@ -311,8 +307,7 @@ def batch_norm(
 
 
 def fold_into(parameters: dict[str, np.ndarray], layer: str, scale: Any, shift: np.ndarray) -> None:
-    """Multiply a layer's outputs by `scale` and add `shift`, one number each for an output or for all, by its own weight
-    and bias, in float64."""
+    """Multiply a layer's outputs by `scale` and add `shift`, one for all or each, by its weights, in float64."""
     w = parameters[f"{layer}.weight"].astype(np.float64)
     bias = parameters.get(f"{layer}.bias", np.zeros(len(w))).astype(np.float64)
     by_output = np.broadcast_to(scale, len(w)).reshape(-1, *[1] * (w.ndim - 1))

@@ -1,8 +1,6 @@
-"""What is computed: a problem as `kernels/<problem>/problem.py` describes it, and its cases.
-
-The docstring of `problem.py` holds the facts (`Facts` lists them), its function `reference` the float64 reference. A
-case is a problem with its extents fixed; one of them, the size, may be left to the study that sweeps it.
-"""
+"""What is computed: a problem as `kernels/<problem>/problem.py` describes it, and its cases. The docstring of
+`problem.py` holds the facts (`Facts` lists them), its function `reference` the float64 reference. A case is a problem
+with its extents fixed; one of them, the size, may be left to the study that sweeps it."""
 
 import ast
 import functools
@@ -30,8 +28,7 @@ FOLDER = PROJECT / "kernels"
 FOLDERS = both_folders("kernels")
 """The problems that come with this code, for a project that has none of its own."""
 FILE = "problem.py"
-SIZE = "size"
-"""The name, in expressions, of the extent that a study sweeps."""
+SIZE = "size"  # the name, in expressions, of the extent that a study sweeps
 
 VALUES = {"int8": (-128, 127), "uint8": (0, 255), "float16": (-2048, 2048), "bfloat16": (-256, 256)}
 """Whole numbers that a type holds, where those of float32 are more."""
@@ -279,10 +276,8 @@ class Problem:
 
 @dataclass(frozen=True)
 class Case:
-    """A problem with its extents fixed, the one that a study sweeps when `size` is said.
-
-    Its extents, and what follows from them, are its attributes: `case.m`.
-    """
+    """A problem with its extents fixed, the one that a study sweeps when `size` is said. Its extents, and what follows
+    from them, are its attributes: `case.m`."""
 
     problem: Problem
     name: str
@@ -300,10 +295,8 @@ class Case:
 
     @cached_property
     def extents(self) -> dict[str, int]:
-        """Every extent, and what follows from them, by name; without those that wait for a size.
-
-        Raises ValueError naming key, expression and reason where one has no value, or is not positive.
-        """
+        """Every extent, and what follows from them, by name; without those that wait for a size. Raises ValueError
+        naming key, expression and reason where one has no value, or is not positive."""
         facts, given = self.problem.facts, dict(self.given)
         if facts.size and facts.size not in given:
             given[facts.size] = SIZE
@@ -428,11 +421,8 @@ def itemsize(dtype: str) -> int:
 
 
 def compute(case: Case, inputs: Mapping[str, Any], xp: Any, function: str = "reference") -> dict[str, Any]:
-    """A case's float64 outputs by name. `xp` is numpy or cupy, whose arrays `inputs` are.
-
-    The reference gets what its parameters name: arrays, extents, and `xp`. Raises UserError where it gives another
-    shape than the facts say.
-    """
+    """A case's float64 outputs by name. `xp` is numpy or cupy, whose arrays `inputs` are. The reference gets what its
+    parameters name: arrays, extents, and `xp`. Raises UserError where it gives another shape than the facts say."""
     problem = case.problem
     written = getattr(problem.module, function)
     known = {**case.extents, "xp": xp, **{name: widen(one, xp) for name, one in inputs.items()}}

@@ -90,10 +90,8 @@ def save(parameters: dict[str, np.ndarray], story: dict[str, Any], path: Path) -
 
 
 def round_mantissa(values: np.ndarray, bits: int) -> np.ndarray:
-    """Values as float16 with `bits` explicit mantissa bits (float16 has 10), rounded to nearest.
-
-    The zero bits compress: ten thousand predictions are the same at 6 bits to within a few images.
-    """
+    """Values as float16 with `bits` explicit mantissa bits (float16 has 10), rounded to nearest. The zero bits
+    compress: ten thousand predictions are the same at 6 bits to within a few images."""
     mantissa, exponent = np.frexp(values.astype(np.float64))
     scale = 2.0 ** (bits + 1)
     return np.ldexp(np.round(mantissa * scale) / scale, exponent).astype(np.float16)
@@ -127,10 +125,7 @@ class _Reader:
 
 
 def read_mxnet(path: Path) -> dict[str, np.ndarray]:
-    """Arrays of an MXNet `.params` file by name, the `arg:` and `aux:` prefixes removed.
-
-    Raises UserError on a file that is truncated, of another format, or holds sparse arrays.
-    """
+    """Arrays of an MXNet `.params` file by name, without `arg:` and `aux:`. UserError for what it does not read."""
     try:
         reader = _Reader(path.read_bytes(), str(path))
     except OSError as error:
@@ -154,10 +149,7 @@ def read_mxnet(path: Path) -> dict[str, np.ndarray]:
         if kind not in _DTYPES or any(extent < 1 for extent in shape):
             raise UserError(f"{path}: array {index} has element type {kind} and shape {shape}; the file is damaged")
         dtype = np.dtype(_DTYPES[kind])
-        count = 1
-        for extent in shape:
-            count *= extent
-        arrays.append(np.frombuffer(reader.take(count * dtype.itemsize), dtype).reshape(shape))
+        arrays.append(np.frombuffer(reader.take(math.prod(shape) * dtype.itemsize), dtype).reshape(shape))
     try:
         names = [reader.take(reader.number("Q")).decode() for _ in range(reader.number("Q"))]
     except UnicodeDecodeError as error:
@@ -212,10 +204,8 @@ def _float_arrays(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def read_course(path: Path, network: Network) -> dict[str, np.ndarray]:
     """A network's parameters from the course's file: int32 count of layers, then int32 n and n float32 of each layer,
-    little endian; weights, then biases. Convolutions' biases are left out, as the course leaves them.
-
-    Raises UserError where it is none, or another network's.
-    """
+    little endian; weights, then biases. Convolutions' biases are left out, as the course leaves them. Raises UserError
+    where it is none, or another network's."""
     reader = _Reader(path.read_bytes(), str(path))
     layers = []
     for _ in range(reader.number("i")):
@@ -249,10 +239,7 @@ def _format_numbers(numbers: list[int]) -> str:
 
 
 def read(path: Path, network: Network) -> tuple[dict[str, np.ndarray], str]:
-    """A network's float32 parameters from a file of any known form, and the form's name.
-
-    Raises UserError where the file cannot be read, or is another network's.
-    """
+    """A network's float32 parameters from a file of any known form, and the form's name. UserError if unfit."""
     try:
         with path.open("rb") as file:
             begin = file.read(8)

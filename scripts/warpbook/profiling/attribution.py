@@ -32,10 +32,7 @@ def _kernels(profile: Profile) -> set[str]:
 
 
 def wrong_variant_reason(profile: Profile, variant: Variant, known: Mapping[str, Variant]) -> str:
-    """Why the profile is of another variant; empty where its kernels are this one's, or nobody's here.
-
-    Names tell; of kernels with the same name in several variants, the threads of a block where events have them.
-    """
+    """Why the profile is of another variant, by kernel names, else by threads of a block; else empty."""
     names = _kernels(profile)
     expected = expected_kernels(variant)
     if expected is None:

@@ -30,10 +30,7 @@ class Readings:
         """Counters whose reading is a word: none of their rows is kept."""
 
     def launch(self, key: Hashable, kernel: str, launches: int | None = None, shape: str = "") -> Hashable:
-        """Number the launch, or the kernel of so many launches, that `key` tells from others; gives the key back.
-
-        ValueError for what is no name of a kernel, and for another number of launches than before.
-        """
+        """Number the launch that `key` tells from others; gives the key back. ValueError where it contradicts."""
         reject_strange_name(clean(kernel))
         new = _LaunchFacts(len(self._launches), clean(kernel), launches, shape)
         known = self._launches.setdefault(key, new)
@@ -79,10 +76,7 @@ class Readings:
         return len(self._launches)
 
     def rows(self) -> list[Row]:
-        """Rows of COUNTERS, as yet without variant and size; UserError where there are none.
-
-        A kernel that was launched with several shapes has the shape behind its name.
-        """
+        """Rows of COUNTERS without variant and size; of several shapes, each behind the name. UserError if none."""
         if not self._readings:
             raise UserError(f"{self._origin} names counters and holds no reading of any")
         launches = {launch.number: launch for launch in self._launches.values()}

@@ -144,8 +144,7 @@ class CountedCall:
         return self._scale_up([launch.fp32_flop for launch in self.launches])
 
     def roofline_point(self, flop: float | None) -> tuple[float, float] | None:
-        """(operations for each byte that DRAM moves, GFLOP/s) of a call that does so many operations; None where there
-        are none, or a counter is missing."""
+        """(operations for each byte that DRAM moves, GFLOP/s) of a call of so many operations, if counted."""
         moved, ns = self.value(DRAM_BYTES), self.value(DURATION)
         return (flop / moved, flop / ns) if flop and moved and ns else None
 
@@ -227,10 +226,7 @@ UNITS = {
 
 
 def nearest_peak(launch: CountedLaunch) -> str:
-    """The counter of the unit that is nearest its peak; empty where one of those that it takes is missing.
-
-    Where schedulers issue in about as many cycles as the pipes are busy, these are busy with whatever is issued.
-    """
+    """The counter of the unit nearest its peak, pipes as busy as issue aside; empty where one is missing."""
     used = {metric: launch.values[metric] for metric in UNITS if metric != ISSUE and metric in launch.values}
     if len(used) < len(UNITS) - 1:
         return ""
@@ -239,11 +235,7 @@ def nearest_peak(launch: CountedLaunch) -> str:
 
 
 def bound_sentence(launch: CountedLaunch) -> str:
-    """A sentence that says what bounds a kernel; empty where the counters that it takes are missing.
-
-    The unit nearest its peak bounds the kernel from HIGH percent on, in part from LOW on; below that latency does, and
-    the sentence says what warps wait for most.
-    """
+    """What bounds a kernel: the unit nearest its peak (from HIGH; in part from LOW), or latency; else empty."""
     unit = nearest_peak(launch)
     if not unit:
         return ""
@@ -264,18 +256,6 @@ def bound_sentence(launch: CountedLaunch) -> str:
         return f"Bound in part by {name}, {peak}" + (f". In part by latency: {waits}." if waits else ".")
     least = f"nearest its peak: {name}, {_percent(most)}"
     return "Bound by latency: " + (f"{waits}; {least}." if waits else f"{least}.")
-
-
-def short_bound(launch: CountedLaunch) -> tuple[str, str, str]:
-    """What bounds a kernel: whether in part, what, and how busy the unit nearest its peak is: ("in part ", "the L2
-    cache", "76 %"). Empty words where the counters that it takes are missing."""
-    unit = nearest_peak(launch)
-    if not unit:
-        return "", "", ""
-    most, name = launch.values[unit], UNITS[unit]
-    if most < LOW:
-        return "", f"latency, {name} nearest its peak", _percent(most)
-    return "" if most >= HIGH else "in part ", name, _percent(most)
 
 
 def _percent(value: float) -> str:

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from warpbook.common.errors import UserError
+from warpbook.machine import gpu_turn
 from warpbook.profiling import ncu, nsight
+from warpbook.runs import tables
+from warpbook.runs.schema import Row
 
 RETRIES_MAX = 6  # after so many runs without the counters that ncu named, it must be refusing for another reason
 NO_PERMISSION = (
@@ -21,8 +24,7 @@ RunCommand = Callable[[Sequence[str | Path], float, Mapping[str, str]], tuple[in
 """Runs a command to its end, in so many seconds under an environment: (exit status, stdout, stderr). Raises
 TimeoutExpired."""
 
-Failure = tuple[str, str]
-"""(a status of the tables, the reason)."""
+Failure = tuple[str, str]  # (a status of the tables, the reason)
 
 NOTHING = {"launch": 0, "kernel": "", "metric": "", "unit": "", "value": None, "launches": None}
 """Columns of COUNTERS for a call that was not counted."""
@@ -50,11 +52,8 @@ def no_counters_reason(status: int, said: str, err: str) -> Failure:
 def run_under_ncu(
     run: RunCommand, inside: Sequence[str], metrics: list[str], timeout_s: float, report: Path
 ) -> tuple[list[dict[str, Any]], Failure | None]:
-    """(what ncu counted of a command that `run` runs: a row for each counter of each launch, with the NVTX `ranges`
-    around it; the failure if any).
-
-    ncu's report stays at `report`. The rows leave out counters that ncu does not know.
-    """
+    """(a row for each counter of each launch of a command that `run` runs, with NVTX `ranges`, counters unknown to ncu
+    left out; the failure if any). ncu's report stays at `report`."""
     program = shutil.which("ncu")
     if not program:
         return [], ("unsupported", "ncu (Nsight Compute) is not on PATH")
@@ -95,8 +94,7 @@ def run_under_ncu(
 def counter_rows(
     place: dict[str, Any], counted: list[dict[str, Any]], metrics: list[str], launches: int | None
 ) -> list[dict[str, Any]]:
-    """Rows of COUNTERS for a call at `place` that makes so many launches, None where that is not known: one for each
-    of `metrics` and each launch that was counted."""
+    """Rows of COUNTERS for a call at `place` of so many launches, if known: one for each metric and launch counted."""
     rows: list[dict[str, Any]] = []
     for launch in sorted({counter["launch"] for counter in counted}):
         by_metric = {counter["metric"]: counter for counter in counted if counter["launch"] == launch}
@@ -111,3 +109,14 @@ def counter_rows(
             for metric in metrics
         ]  # fmt: skip
     return rows
+
+
+def write_counters(out: Path, count: Callable[[RunCommand], list[Row]]) -> None:
+    """Write the rows of COUNTERS that `count` makes in this job's turn at the GPU, and print why others are not."""
+    with gpu_turn.hold_turn(out) as turn:
+        rows = count(turn.run)
+        turn.report_rows(rows)
+    tables.COUNTERS.write(rows, out)
+    for row in rows:
+        if row["status"] != "ok":
+            print(f"no counters of {row['variant']} on {row['case']}: {row['status']}: {row['reason']}")

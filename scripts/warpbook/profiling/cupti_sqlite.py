@@ -1,8 +1,6 @@
-"""SQLite files that hold CUPTI's activities: nvprof's and nvvp's, and Nsight Systems' exports, old and new.
-
-Both have tables CUPTI_ACTIVITY_KIND_*; nvprof keeps names in StringTable and API calls as CUPTI's callback numbers,
-Nsight Systems keeps all names in StringIds.
-"""
+"""SQLite files that hold CUPTI's activities: nvprof's and nvvp's, and Nsight Systems' exports, old and new. Both have
+tables CUPTI_ACTIVITY_KIND_*; nvprof keeps names in StringTable and API calls as CUPTI's callback numbers, Nsight
+Systems keeps all names in StringIds."""
 
 import ctypes
 import sqlite3
@@ -16,17 +14,8 @@ from typing import Any
 from urllib.parse import quote
 
 from warpbook.common.errors import UserError
-from warpbook.profiling.callbacks import DRIVER, RUNTIME
-from warpbook.profiling.profile_schema import (
-    EVENTS_AT_MOST,
-    Profile,
-    Row,
-    activity_kind,
-    clean,
-    event,
-    summary_title,
-    sums,
-)
+from warpbook.profiling import profile_schema
+from warpbook.profiling.profile_schema import Profile, Row
 
 Label = Any  # a cell of SQLite, in a damaged file of any type
 
@@ -50,10 +39,8 @@ _KERNEL = {
 
 @dataclass(frozen=True)
 class _Source:
-    """A table of events: `label` tells what an event is, `details` are columns of ACTIVITIES and what they come from.
-
-    `known` gives (kind, name) for a label. Times are in ns; `where` leaves out rows that are no whole event.
-    """
+    """A table of events: `label` tells what an event is, for which `known` gives (kind, name); `details` are columns of
+    ACTIVITIES. Times are ns; `where` leaves out rows that are no whole event."""
 
     table: str
     label: str
@@ -73,7 +60,7 @@ class _Source:
 def _copy_label(label: Label) -> tuple[str, str]:
     direction = _COPY_KINDS.get(label, "")
     name = f"[CUDA memcpy {direction}]" if direction else "[CUDA memcpy]"
-    return activity_kind(name, api=False), name
+    return profile_schema.activity_kind(name, api=False), name
 
 
 @cache
@@ -95,16 +82,24 @@ def demangle(name: str) -> str:
         ctypes.CDLL(None).free(ctypes.c_void_p(text))
 
 
-def _call_label(names: dict[int, str], api: str) -> Callable[[Label], tuple[str, str]]:
-    return lambda label: (f"api_{api}", names.get(label, f"{api} API call {label}"))
+@cache
+def _callbacks() -> dict[tuple[str, int], str]:
+    """Names of API functions by API, runtime or driver, and CUPTI's number."""
+    text = Path(__file__).with_name("cupti_callbacks.txt").read_text()
+    calls = (line.split() for line in text.splitlines() if not line.startswith("#"))
+    return {(api, int(number)): name for api, number, name in calls}
+
+
+def _call_label(api: str) -> Callable[[Label], tuple[str, str]]:
+    return lambda label: (f"api_{api}", _callbacks().get((api, label), f"{api} API call {label}"))
 
 
 def _nvprof_sources(strings: dict[int, str]) -> list[_Source]:
     def kernel(label: Label) -> tuple[str, str]:
-        return "kernel", clean(demangle(strings.get(label, ""))) or f"kernel {label}"
+        return "kernel", profile_schema.clean(demangle(strings.get(label, ""))) or f"kernel {label}"
 
     def range_label(label: Label) -> tuple[str, str]:
-        return "range", clean(strings.get(label, "")) or f"range {label}"
+        return "range", profile_schema.clean(strings.get(label, "")) or f"range {label}"
 
     # A range is two markers of one id, its start (flag 2) with a name and its end (flag 4) without.
     markers = (
@@ -117,23 +112,23 @@ def _nvprof_sources(strings: dict[int, str]) -> list[_Source]:
         _Source("CUPTI_ACTIVITY_KIND_MEMCPY", "copyKind", _copy_label, _COPY),
         _Source("CUPTI_ACTIVITY_KIND_MEMCPY2", "copyKind", _copy_label, _COPY),
         _Source("CUPTI_ACTIVITY_KIND_MEMSET", "1", lambda _: ("memset", "[CUDA memset]"), _COPY),
-        _Source("CUPTI_ACTIVITY_KIND_RUNTIME", "cbid", _call_label(RUNTIME, "runtime"), _CALL),
-        _Source("CUPTI_ACTIVITY_KIND_DRIVER", "cbid", _call_label(DRIVER, "driver"), _CALL),
+        _Source("CUPTI_ACTIVITY_KIND_RUNTIME", "cbid", _call_label("runtime"), _CALL),
+        _Source("CUPTI_ACTIVITY_KIND_DRIVER", "cbid", _call_label("driver"), _CALL),
         _Source("CUPTI_ACTIVITY_KIND_MARKER", "name", range_label, {}, end="stop", rows=markers),
     ]
 
 
 def _nsys_sources(strings: dict[int, str]) -> list[_Source]:
     def kernel(label: Label) -> tuple[str, str]:
-        return "kernel", clean(strings.get(label, "")) or f"kernel {label}"
+        return "kernel", profile_schema.clean(strings.get(label, "")) or f"kernel {label}"
 
     def call_label(label: Label) -> tuple[str, str]:
-        name = clean(strings.get(label, "")) or f"call {label}"
-        return activity_kind(name, api=True), name
+        name = profile_schema.clean(strings.get(label, "")) or f"call {label}"
+        return profile_schema.activity_kind(name, api=True), name
 
     def range_label(label: Label) -> tuple[str, str]:
         text = strings.get(label, "") if isinstance(label, int) else str(label or "")
-        return "range", clean(text) or "unnamed range"
+        return "range", profile_schema.clean(text) or "unnamed range"
 
     # 59, 60: pushed and popped, started and ended; 70, 71: the same through the older library
     ranges = "[end] IS NOT NULL AND eventType IN (59, 60, 70, 71)"
@@ -168,11 +163,7 @@ _TOOLS = {
 
 
 def read(path: Path, origin: str) -> Profile:
-    """The events of an SQLite file, or their sums where they are more than EVENTS_AT_MOST.
-
-    Sums of a large file come from SQL, not from rows. UserError for a damaged file, and for one of a schema that is
-    not known, naming the table and what it lacks.
-    """
+    """An SQLite file's events, or sums where more than EVENTS_AT_MOST. UserError for damage or an unknown schema."""
     try:
         # immutable: nothing is written beside the file, not even a lock
         database = sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1", uri=True)
@@ -206,10 +197,13 @@ def _read(database: sqlite3.Connection, origin: str) -> Profile:
     counts = [database.execute(f"SELECT count(*) {source.query}").fetchone()[0] for source in sources]
     if not sum(counts):
         raise UserError(f"{origin} is {tool.what} without kernels, copies, API calls or ranges")
-    if sum(counts) > EVENTS_AT_MOST:
-        rows = sums(tool.name, (group for source in sources for group in _sums(database, source)))
+    if sum(counts) > profile_schema.EVENTS_AT_MOST:
+        rows = profile_schema.sums(tool.name, (group for source in sources for group in _sums(database, source)))
         return Profile(
-            summary_title(tool.what, sum(counts)), tool.name, summaries=rows, device=_device(database, tables)
+            profile_schema.summary_title(tool.what, sum(counts)),
+            tool.name,
+            summaries=rows,
+            device=_device(database, tables),
         )
     events = [row for source in sources for row in _events(database, source)]
     return Profile(tool.what, tool.name, events, device=_device(database, tables))
@@ -222,7 +216,7 @@ def _device(database: sqlite3.Connection, tables: set[str]) -> str:
     if "name" not in columns:
         return ""
     names = database.execute(f"SELECT DISTINCT name FROM [{table}]").fetchmany(8)
-    return ", ".join(clean(name) for (name,) in names if isinstance(name, str))
+    return ", ".join(profile_schema.clean(name) for (name,) in names if isinstance(name, str))
 
 
 def _check_source(database: sqlite3.Connection, source: _Source, tool: _Tool, origin: str) -> _Source:
@@ -264,4 +258,4 @@ def _events(database: sqlite3.Connection, source: _Source) -> Iterator[Row]:
     details = source.details.values()
     chosen = ", ".join([source.label, source.start, source.end, *details])
     for label, start, end, *values in database.execute(f"SELECT {chosen} {source.query}"):
-        yield event(*known(label), start, end, **dict(zip(source.details, values, strict=True)))
+        yield profile_schema.event(*known(label), start, end, **dict(zip(source.details, values, strict=True)))

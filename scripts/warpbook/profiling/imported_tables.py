@@ -35,8 +35,7 @@ class File(BaseModel):
 
 
 class ImportRecord(BaseModel):
-    """What was imported together. device: as it was said when importing, else as the files name it. foreign_kernels:
-    names of kernels that are not in the variant's source."""
+    """What was imported together. device: as said, or as files name it. foreign_kernels: not in the source."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
@@ -80,10 +79,7 @@ def describe_file(path: Path, profile: Profile) -> File:
 
 
 def imported_for_study(folder: Path) -> tuple[ImportedTables, ...]:
-    """What was imported for a study into its folder, by variant and size; nothing where there is no folder.
-
-    UserError names a record that is damaged.
-    """
+    """What was imported for a study, by variant and size. UserError names a damaged record."""
     found = []
     for path in folder.glob(f"*/{RECORD}"):
         try:

@@ -85,10 +85,7 @@ _OTHER_TABLES = (
 
 
 def read(path: Path, lines: tuple[int, int] | None = None) -> Profile:
-    """The profile in a file; of a text only `lines`, (first, last) from 1, where they are given.
-
-    UserError, naming the file, the line where there is one, and the reason, for whatever is not read whole.
-    """
+    """The profile in a file; of a text only `lines`, (first, last). UserError with file, line and reason."""
     origin = str(path)
     if not path.is_file():
         raise UserError(f"{origin} is {'no regular file' if path.exists() else 'not there'}")
@@ -206,11 +203,8 @@ def _no_profile_error(lines: Sequence[str], origin: str, first_line: int) -> Use
 def combine(
     profiles: Mapping[str, Profile], variant: str, network: str, size: int, layer: str = ""
 ) -> dict[Table, list[Row]]:
-    """The rows of several files about one variant at one size, {table: rows}, for the tables that have any.
-
-    Files of one tool can complete each other, as a trace of the GPU and one of the API do; times then begin at the
-    first event of either. UserError where two files hold the same thing. ncu's launches are numbered on.
-    """
+    """The rows of several files about one variant at one size, {table: rows}. Files of one tool complete each other;
+    times begin at the first event, ncu's launches are numbered on. UserError where two hold the same thing."""
     seen: dict[tuple[str, ...], str] = {}
     for origin, profile in profiles.items():
         groups = {("events", activity_group(row["kind"])) for row in profile.events}

@@ -5,16 +5,10 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from warpbook.common.errors import UserError
+from warpbook.profiling import profile_schema
 from warpbook.profiling.counter_readings import Readings
 from warpbook.profiling.printed_tables import PrintedRun, ProfilerTable, find
-from warpbook.profiling.profile_schema import (
-    Profile,
-    clean,
-    error_location,
-    reject_ambiguous_comma,
-    reject_decimal_comma,
-    reject_thousands_point,
-)
+from warpbook.profiling.profile_schema import Profile
 
 _NUMBER = re.compile(r"(?:\(!\) )?(-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?)(?: \(.*\))?")
 _NONE = re.compile(r"(?:\(!\) )?(?:n/a|-?nan|-?inf|no data|)", re.IGNORECASE)
@@ -36,7 +30,7 @@ SPREAD_HEADS = ["Minimum", "Maximum", "Average"]
 
 def label(metric: str, section: str) -> str:
     """A metric's name, or its label on the details page with the section that tells it from others."""
-    metric, section = clean(metric), clean(section)
+    metric, section = profile_schema.clean(metric), profile_schema.clean(section)
     return metric if "__" in metric or not section else f"{section}/{metric}"
 
 
@@ -57,13 +51,13 @@ class ValueReader:
             return None
         match = _NUMBER.fullmatch(text)
         if not match:
-            reject_decimal_comma(text)
-            reject_thousands_point(text)
+            profile_schema.reject_decimal_comma(text)
+            profile_schema.reject_thousands_point(text)
             if not _WORD.fullmatch(text):
                 raise ValueError(f"{text[:60]!r} is no value of a counter")
             raise Word
         if unit == "%":
-            reject_ambiguous_comma(match[1], unit)
+            profile_schema.reject_ambiguous_comma(match[1], unit)
         counted = bool(_COUNTED.fullmatch(unit))
         if not self.known_point and _EITHER.fullmatch(match[1]) and counted == ("." in match[1]):
             whole, part = re.split(r"[.,]", match[1])
@@ -101,11 +95,8 @@ def _shape(place: dict[str, str]) -> str:
 
 
 def _read_launches(table: ProfilerTable, origin: str, shapes: bool = True) -> Profile:
-    """Nsight Compute's CSV, `--page raw` (a row a launch) or `--page details` (a row a metric).
-
-    On the details page a metric's label needs its section to be told from others: `Occupancy/Achieved Occupancy`.
-    Metrics whose value is a word are left out. UserError names the line of what is wrong.
-    """
+    """Nsight Compute's CSV, `--page raw` (a row a launch) or `--page details` (a row a metric, whose label gets its
+    section). Metrics that are words are left out. UserError names the line."""
     heads, rows = table.heads, table.rows
     details = "Metric Name" in heads
     needed = ["ID", "Kernel Name", *(["Metric Value", "Metric Unit"] if details else [])]
@@ -128,20 +119,20 @@ def _read_launches(table: ProfilerTable, origin: str, shapes: bool = True) -> Pr
             raise UserError(f"{origin}, line {number}: a launch without a number or a kernel's name")
         key = (place.get("Process ID", ""), place["ID"])
         launch = numbers.setdefault(key, len(numbers))
-        with error_location(origin, number):
+        with profile_schema.error_location(origin, number):
             readings.launch(key, place["Kernel Name"], shape=_shape(place) if shapes else "")
         devices[place.get(DEVICE_NAME) or device_label(place.get("CC", ""))] = None
         if around := place.get(_RANGES, "").strip():
-            ranges[launch] = clean(around)
+            ranges[launch] = profile_schema.clean(around)
         if details:
             name = label(place["Metric Name"], place.get("Section Name", ""))
             printed = [(name, place["Metric Unit"], place["Metric Value"])] if place["Metric Name"].strip() else []
         else:
             triples = zip(heads, units, cells, strict=True)
-            printed = [(clean(head), unit, text) for head, unit, text in triples if head not in _PLACE]
+            printed = [(profile_schema.clean(head), unit, text) for head, unit, text in triples if head not in _PLACE]
         for name, unit, text in printed:
             try:
-                with error_location(origin, number):
+                with profile_schema.error_location(origin, number):
                     value = reader.value(text, unit.strip())
             except Word:
                 readings.words.add(name)
@@ -171,7 +162,7 @@ def _read_summary(table: ProfilerTable, origin: str) -> Profile:
         if not row["Kernel Name"] or not row["Invocations"].isdecimal() or row["Invocations"].strip("0") == "":
             raise UserError(f"{origin}, line {number}: a row without a kernel's name or its number of invocations")
         place = tuple(row.get(name, "") for name in _SUMMARY_PLACE)
-        with error_location(origin, number):
+        with profile_schema.error_location(origin, number):
             key = readings.launch(place, row["Kernel Name"], int(row["Invocations"][:9]), _shape(row))
         devices[device_label(row.get("CC", ""))] = None
         metric = label(row["Metric Name"], row.get("Section Name", ""))
@@ -193,7 +184,7 @@ def add(
 ) -> None:
     """Add one printed value, or least, most and average. UserError names the line of what is no value."""
     try:
-        with error_location(origin, line):
+        with profile_schema.error_location(origin, line):
             values = [reader.value(text, unit) for text in texts]
     except Word:
         readings.words.add(metric)

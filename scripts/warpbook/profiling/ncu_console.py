@@ -80,10 +80,7 @@ def _tight(name: str) -> str:
 
 
 def _launch_at(lines: Sequence[str], place: int) -> tuple[re.Match[str], int] | None:
-    """(a launch's line, how many lines it is broken into) from a place on; None where none begins there.
-
-    ValueError where it cannot be told what the line was before it was broken.
-    """
+    """(a launch's line, how many lines it takes) at a place; None if none begins. ValueError where unsure."""
     for taken in range(1, _MOST_LINES + 1):
         pieces = lines[place : place + taken]
         if len(pieces) < taken or _is_other(pieces[-1]):
@@ -222,8 +219,7 @@ def _in_table(
 
 
 def _profile(run: _Run, origin: str) -> Profile:
-    """The counters of a run. A metric's label gets its section, as from the details page: `Occupancy/Achieved
-    Occupancy`."""
+    """The counters of a run. A label gets its section, as from the details page: `Occupancy/Achieved Occupancy`."""
     readings = Readings(origin)
     reader = ValueReader(text for launch in run.launches for *_, texts in launch.rows for text in texts)
     devices: dict[str, None] = {}

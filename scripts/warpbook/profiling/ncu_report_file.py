@@ -15,10 +15,7 @@ _NO_COUNTERS = ("device__attribute_", "breakdown:", "group:")
 
 
 def read(path: Path, origin: str) -> Profile | None:
-    """The counters of every kernel in a report, None where the package is not installed.
-
-    Values are in base units: ns, byte. UserError where the package finds no kernel in the file.
-    """
+    """Counters of every kernel in a report in base units; None without the package. UserError without kernels."""
     try:
         package = importlib.import_module("ncu_report")
     except ImportError:

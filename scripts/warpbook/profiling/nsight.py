@@ -25,8 +25,7 @@ _NAMES = ("nameId", "demangledName", "shortName", "mangledName", "textId")
 
 
 def copy_events(exported: Path, target: Path) -> None:
-    """Copy what an SQLite export holds of events and of the tool: its record of the machine's processes, and of their
-    environment, stays behind."""
+    """Copy an SQLite export's events and tool, but not its record of the machine's processes and environment."""
     with closing(sqlite3.connect(target)) as database:
         database.execute("ATTACH ? AS whole", [str(exported)])
         made = database.execute("SELECT name, sql FROM whole.sqlite_master WHERE type = 'table'").fetchall()

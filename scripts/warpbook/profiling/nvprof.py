@@ -6,18 +6,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from warpbook.common.errors import UserError
+from warpbook.profiling import profile_schema
 from warpbook.profiling.printed_tables import FENCE, PrintedRun
-from warpbook.profiling.profile_schema import (
-    TIME_UNIT,
-    Profile,
-    SumRow,
-    column_roles,
-    contradiction,
-    is_api,
-    reject_other_call,
-    sum_row,
-    summary_rows,
-)
+from warpbook.profiling.profile_schema import Profile, SumRow
 
 _GPU_OR_API = ("GPU activities", "API calls")
 _SHARE_OF = dict(zip(_GPU_OR_API, ("gpu", "api"), strict=True))
@@ -32,16 +23,18 @@ _OTHER_SECTION = re.compile(
 _MESSAGE = re.compile(r"[\s#*]*==\d*==")
 _NOTHING = re.compile(r"[\s`|+:=-]*")  # blank, or the frame of a table or a code block
 _LIKE_A_ROW = re.compile(r"\s*<?\d+(?:\.\d+%?|,\d+%|%)\s+\d")
-_WITH_UNITS = re.compile(rf"\s*<?(?:\d+(?:[.,]\d+)?%|\d{{1,3}}\.\d\d)\s+[\d.,]+ ?(?:{TIME_UNIT})(?!\w)")
+_WITH_UNITS = re.compile(rf"\s*<?(?:\d+(?:[.,]\d+)?%|\d{{1,3}}\.\d\d)\s+[\d.,]+ ?(?:{profile_schema.TIME_UNIT})(?!\w)")
 _RUN_TOGETHER = re.compile(r"(?<![\w.])\d+\.\d+(?:ns|us|ms|s|%)(?!\w)")
 _CELLS = {
     "share": r"(<?\d+(?:[.,]\d+)?\s?%?)",
     "calls": r"(\d+)",
-    **dict.fromkeys(("total", "avg", "min", "max"), rf"([\d.,]+(?: ?(?:{TIME_UNIT})(?!\w))?)"),
+    **dict.fromkeys(("total", "avg", "min", "max"), rf"([\d.,]+(?: ?(?:{profile_schema.TIME_UNIT})(?!\w))?)"),
 }
 _FULL = (("share", "%"), ("total", ""), ("calls", ""), ("avg", ""), ("min", ""), ("max", ""), ("name", ""))
 _NAME_LINES = 12
-_ROW_INSIDE = re.compile(rf"\d%\s+[\d.,]+ ?(?:{TIME_UNIT})\s+\d+\s+[\d.,]+ ?(?:{TIME_UNIT})(?!\w)")
+_ROW_INSIDE = re.compile(
+    rf"\d%\s+[\d.,]+ ?(?:{profile_schema.TIME_UNIT})\s+\d+\s+[\d.,]+ ?(?:{profile_schema.TIME_UNIT})(?!\w)"
+)
 _REST_OF_A_NAME = re.compile(r"[\w:]+(?:[<(].*)?|[<(:,>*&)].*")
 _TYPES = {"void", "bool", "char", "short", "int", "long", "float", "double", "unsigned", "signed", "const", "volatile"}
 _PROCESS = re.compile(r"\s*==(\d+)== ")
@@ -51,10 +44,7 @@ _TWO_AT_ONCE = "a second header before any row of the first"
 
 @dataclass
 class PrintedTable:
-    """A table of sums found in a text: what its shares are of (gpu or api), its rows or its problem.
-
-    `line` is its first row's, `header` that of the line which names its columns, or its first row's too.
-    """
+    """A table of sums: what its shares are of (gpu or api), its rows or its problem, and the lines of row and head."""
 
     line: int
     header: int
@@ -78,7 +68,7 @@ def _columns(line: str) -> tuple[tuple[str, str], ...]:
         return ()
     try:
         # Type stands in front of the rows, not in them
-        return column_roles(head for head in re.findall(_HEAD, line) if head != "Type")
+        return profile_schema.column_roles(head for head in re.findall(_HEAD, line) if head != "Type")
     except ValueError:
         return ()
 
@@ -134,9 +124,9 @@ class _Console:
                     raise ValueError(f"several rows run together: {' '.join(texts['name'][0].split())[:60]!r}")
                 if texts["name"][0].strip() in ("", "void"):
                     raise ValueError("the row's name is lost")
-                row = sum_row(line, texts)
+                row = profile_schema.sum_row(line, texts)
                 if self.section == "api":
-                    reject_other_call(row.name)
+                    profile_schema.reject_other_call(row.name)
                 self.table.rows.append(row)
             except ValueError as error:
                 self.fail(line, str(error))
@@ -196,7 +186,9 @@ class _Console:
                 self.table.last = number
         else:
             name = self.row[1][-1].strip() if self.row and self.table and self.table.last == number - 1 else ""
-            whole = name.endswith((")", "]")) or (is_api(name) and not re.fullmatch(r"\w+", line.strip()))
+            whole = name.endswith((")", "]")) or (
+                profile_schema.is_api(name) and not re.fullmatch(r"\w+", line.strip())
+            )
             if _ROW_INSIDE.search(line) or (name and not whole and _REST_OF_A_NAME.fullmatch(line.strip())):
                 self.fail(number, f"{line.strip()[:60]!r} is no row, and stands where one is, or the rest of a name")
             if self.table:
@@ -206,11 +198,9 @@ class _Console:
 
 
 def console_tables(lines: Sequence[str], first_line: int = 1) -> list[PrintedTable]:
-    """Every table of sums in nvprof's console text, in order; one that cannot be read right has its `problem`.
-
-    A row may go on over several lines, a table over blank lines and code fences. A message of nvprof ends it. Anything
-    else does where no row comes after it, and is a problem where one does.
-    """
+    """Every table of sums in nvprof's console text, in order; one that cannot be read right has its `problem`. A row
+    may go on over several lines, a table over blank lines and code fences. A message of nvprof ends it. Anything else
+    does where no row comes after it, and is a problem where one does."""
     text = _Console()
     skipping = False  # a section that is not of the device's or the API's times
     for number, raw in enumerate(lines, first_line):
@@ -245,9 +235,11 @@ def console_tables(lines: Sequence[str], first_line: int = 1) -> list[PrintedTab
     text.end_table()
     for table in text.tables:
         if table.rows:
-            table.share_of = table.share_of or ("api" if all(is_api(row.name) for row in table.rows) else "gpu")
+            table.share_of = table.share_of or (
+                "api" if all(profile_schema.is_api(row.name) for row in table.rows) else "gpu"
+            )
         if table.rows and not table.problem:
-            table.problem = contradiction(table.rows)
+            table.problem = profile_schema.contradiction(table.rows)
     return text.tables
 
 
@@ -278,6 +270,6 @@ def _profile(tables: Sequence[PrintedTable], lines: Sequence[str], origin: str, 
         if table.problem:
             line, reason = table.problem
             raise UserError(f"{origin}, line {line}: {reason}")
-    rows = [row for table in tables for row in summary_rows("nvprof", table.share_of, table.rows)]
+    rows = [row for table in tables for row in profile_schema.summary_rows("nvprof", table.share_of, table.rows)]
     others = tuple(f"the section at line {n}" for n, text in enumerate(lines, first_line) if _OTHER_SECTION.match(text))
     return Profile("nvprof console text", "nvprof", summaries=rows, omissions=others)

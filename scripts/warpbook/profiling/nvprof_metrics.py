@@ -6,16 +6,10 @@ from functools import partial
 from itertools import pairwise
 
 from warpbook.common.errors import UserError
+from warpbook.profiling import profile_schema
 from warpbook.profiling.counter_readings import Readings
 from warpbook.profiling.printed_tables import FENCE, PrintedRun, ProfilerTable, runs
-from warpbook.profiling.profile_schema import (
-    Profile,
-    clean,
-    error_location,
-    parse_number,
-    reject_decimal_comma,
-    reject_strange_name,
-)
+from warpbook.profiling.profile_schema import Profile
 
 _HEADER = re.compile(r"\s*Invocations\s+(Metric|Event) Name\s.*\b(?:Avg|Total)\s*")
 _MESSAGE = re.compile(r"\s*==\d*==+\s*((?:Metric|Event) result)?.*")
@@ -84,8 +78,8 @@ def text_parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[P
             raise UserError(f"{origin}, line {number}: {line.strip()[:60]!r} is not the line of the counters' columns")
         elif match := _KERNEL.fullmatch(line):
             device, kernel, blank, bare = match["device"] or device, match["kernel"], False, number
-            with error_location(origin, number):
-                reject_strange_name(clean(kernel))
+            with profile_schema.error_location(origin, number):
+                profile_schema.reject_strange_name(profile_schema.clean(kernel))
         elif match := _DEVICE.fullmatch(line):
             device, kernel, blank, bare = match[1], "", False, number
         elif re.match(r"\s*\d+\s+\w", line):
@@ -105,8 +99,7 @@ def text_parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[P
 
 
 def _is_part_of_a_table(line: str) -> bool:
-    """Whether a line is the rest of a counter's, with its number of launches, its name and three values, or names a
-    kernel or a device."""
+    """Whether a line is the rest of a counter's (launches, name, three values), or names a kernel or device."""
     words = line.split()
     counted = any(a[-1].isdecimal() and re.fullmatch(r"[\w.]+", b) for a, b in pairwise(words[:-3]))
     return (counted and re.search(r"\d", words[-3]) is not None) or "Kernel:" in line or "Device " in line
@@ -119,11 +112,11 @@ def _value(text: str) -> tuple[str, float | None]:
         return "", None
     if level := _LEVEL.fullmatch(text):
         return "level of 10", float(level[1])
-    reject_decimal_comma(text, anywhere=True)  # nvprof puts no commas between thousands
+    profile_schema.reject_decimal_comma(text, anywhere=True)  # nvprof puts no commas between thousands
     match = _WITH_UNIT.fullmatch(text)
     if not match:
         raise ValueError(f"{text!r} is no reading of a counter")
-    return match[2] or "", float(match[1]) if "e" in match[1] else float(parse_number(match[1]).value)
+    return match[2] or "", float(match[1]) if "e" in match[1] else float(profile_schema.parse_number(match[1]).value)
 
 
 def _profile(rows: Sequence[Reading], origin: str) -> Profile:
@@ -132,10 +125,10 @@ def _profile(rows: Sequence[Reading], origin: str) -> Profile:
     devices: dict[str, None] = {}
     for line, device, kernel, event, cells in rows:
         launches, metric = cells[:2]
-        with error_location(origin, line):
+        with profile_schema.error_location(origin, line):
             if not kernel.strip() or not metric.strip():
                 raise ValueError("a counter without its name or the kernel's")
-            count = parse_number(launches).whole()
+            count = profile_schema.parse_number(launches).whole()
             if not count:
                 raise ValueError(f"{metric} over 0 invocations")
             spread = [_value(text) for text in (cells[2:5] if event else cells[3:6])]

@@ -1,7 +1,5 @@
 """Profiled programs as trace files that Perfetto and Chrome's tracing page open: the Trace Event Format, gzipped.
-
-https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
-"""
+https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU"""
 
 import gzip
 import json
@@ -38,7 +36,8 @@ def trace_events(activities: pd.DataFrame) -> list[dict[str, Any]]:
         else:
             continue
         named[process, thread] = name
-        facts = {key: _plain(row[key]) for key in _FACTS if not (pd.isna(row[key]) or row[key] == "")}
+        known = {key: row[key] for key in _FACTS if not (pd.isna(row[key]) or row[key] == "")}
+        facts = {key: value if isinstance(value, str) else int(value) for key, value in known.items()}
         span = {"ts": row["start_ns"] / 1e3, "dur": (row["end_ns"] - row["start_ns"]) / 1e3}
         events.append({"ph": "X", "name": row["name"], "pid": process, "tid": thread, **span, "args": facts})
     said = [{"ph": "M", "name": "process_name", "pid": HOST, "args": {"name": "Host"}}]
@@ -48,15 +47,9 @@ def trace_events(activities: pd.DataFrame) -> list[dict[str, Any]]:
     return [*said, *events]
 
 
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, str) else int(value)
-
-
 def write(activities: pd.DataFrame, folder: Path) -> list[Path]:
-    """One `<network>-<variant>-<size>-<tool>.json.gz` in a folder for each profile of a program; the paths written.
-
-    A weight set that is not the network's first stands behind the tool.
-    """
+    """One `<network>-<variant>-<size>-<tool>.json.gz` in a folder for each profile of a program; the paths written. A
+    weight set that is not the network's first stands behind the tool."""
     written = []
     for key, events in activities.groupby(["network", "variant", "size", "tool", "weights"], sort=False):
         document = {"displayTimeUnit": "ms", "traceEvents": trace_events(events)}

@@ -47,9 +47,7 @@ _LAST_BEFORE_NAME = re.compile(r"[A-Za-z_~\[(<]")
 @dataclass
 class ProfilerTable:
     """A table: its kind, its heads, and its rows, each with its line. `first` is the line of its caption, or `line`.
-
-    kind: sums or trace (of times), launches or summary (ncu), counters (nvprof), or other: one that nobody reads.
-    """
+    kind: sums or trace (of times), launches or summary (ncu), counters (nvprof), or other: one that nobody reads."""
 
     kind: str
     line: int
@@ -202,10 +200,7 @@ def _columns(table: ProfilerTable) -> Callable[[str], list[str]]:
 
 
 def _row(table: ProfilerTable, lines: Sequence[str], place: int) -> tuple[list[str], int]:
-    """The cells of the row that begins at a place, and how many lines it takes: a quoted cell may hold line ends.
-
-    csv.Error where they are no row of the table.
-    """
+    """The cells of the row at a place, and its lines: quoted cells may hold line ends. csv.Error where it is none."""
     taken = 1
     if table.kind == "other":
         return [lines[place]], taken
@@ -259,10 +254,8 @@ def _looks_like_a_row(line: str) -> bool:
 
 
 def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[ProfilerTable]:
-    """The tables of a text that have heads above their rows: CSV, TSV, columns of words, columns between pipes.
-
-    UserError with the line for one inside of a table that is no row, and for a row that is in no table.
-    """
+    """The tables of a text with heads above their rows: CSV, TSV, columns of words, columns between pipes. UserError
+    with the line for one in a table that is no row, and for a row in no table."""
     found: list[ProfilerTable] = []
     table: ProfilerTable | None = None
     blank = False  # since the last row

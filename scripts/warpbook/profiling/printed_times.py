@@ -5,22 +5,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from warpbook.common.errors import UserError
-from warpbook.profiling import printed_tables
+from warpbook.profiling import printed_tables, profile_schema
 from warpbook.profiling.printed_tables import PrintedRun, ProfilerTable
-from warpbook.profiling.profile_schema import (
-    Profile,
-    Row,
-    SumRow,
-    column_roles,
-    contradiction,
-    error_location,
-    is_api,
-    limit_events,
-    reject_other_call,
-    sum_row,
-    summary_rows,
-    traced_event,
-)
+from warpbook.profiling.profile_schema import Profile, Row, SumRow
 
 KERNEL_SUMS = "nsys stats --report cuda_gpu_kern_sum,cuda_gpu_mem_time_sum,cuda_api_sum --format csv REPORT"
 """The command that prints what is read, of a report of Nsight Systems."""
@@ -67,12 +54,12 @@ def _is_left_out(table: ProfilerTable) -> bool:
 
 def _wholes(table: ProfilerTable) -> list[tuple[str, str]]:
     """(what a row's share is of, its kind where the table says it) for each row of a table of sums."""
-    roles = [role for role, _ in column_roles(table.heads)]
+    roles = [role for role, _ in profile_schema.column_roles(table.heads)]
     if "Type" in table.heads:
         at = table.heads.index("Type")
         return [(_SECTIONS.get(cells[at], ""), "") for _, cells in table.rows]
     names = {head.lower() for head in table.heads}
-    calls = [is_api(cells[roles.index("name")].strip()) for _, cells in table.rows]
+    calls = [profile_schema.is_api(cells[roles.index("name")].strip()) for _, cells in table.rows]
     whole, kind = "", ""
     if "range" in names:
         whole = kind = "range"
@@ -92,8 +79,8 @@ def _wholes(table: ProfilerTable) -> list[tuple[str, str]]:
 
 def _units(table: ProfilerTable, origin: str) -> list[tuple[str, str]]:
     """(role, unit) of each column, from its head, from nvprof's row of units, or from nsys' caption."""
-    with error_location(origin, table.line):
-        columns = list(column_roles(table.heads))
+    with profile_schema.error_location(origin, table.line):
+        columns = list(profile_schema.column_roles(table.heads))
     if table.tool == "nvprof":
         units = table.units or [""] * len(columns)
         return [(name, unit) for (name, _), unit in zip(columns, units, strict=True)]
@@ -128,7 +115,7 @@ def _read(tables: Sequence[ProfilerTable], origin: str, what: str) -> Profile:
         raise UserError(f"{origin} holds no times of kernels, copies or API calls, only {', '.join(left_out)}{hint}")
     tool = tables[0].tool
     profile = Profile(what, tool, events, summaries, omissions=tuple(left_out), device=", ".join(devices))
-    return limit_events(profile)
+    return profile_schema.limit_events(profile)
 
 
 def _texts(columns: Sequence[tuple[str, str]], cells: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -148,8 +135,8 @@ def _read_trace(
         if earlier := seen.setdefault(tuple(cells), 0):
             raise UserError(f"{origin}, line {number}: the event of line {earlier} once more")
         seen[tuple(cells)] = number
-        with error_location(origin, number):
-            events.append(traced_event(texts, _KILO[table.tool]))
+        with profile_schema.error_location(origin, number):
+            events.append(profile_schema.traced_event(texts, _KILO[table.tool]))
         if "device" in texts and texts["device"][0].strip():
             devices[texts["device"][0].strip()] = None
     return [f"the event without a duration at line {number}" for number in without_duration]
@@ -172,13 +159,13 @@ def _read_sums(
                 raise UserError(f"{origin}, line {number}: several rows run together: {cells[-1][:60]!r}")
             left_out[cells[0] if heads[0] == "type" else f"the table at line {table.line}"] = None
             continue
-        with error_location(origin, number):
-            row = sum_row(number, _texts(columns, cells), free_name=kind == "range")
+        with profile_schema.error_location(origin, number):
+            row = profile_schema.sum_row(number, _texts(columns, cells), free_name=kind == "range")
             if share_of == "api":
-                reject_other_call(row.name)
+                profile_schema.reject_other_call(row.name)
         groups.setdefault((share_of, kind), []).append(row)
     for (share_of, kind), rows in groups.items():
-        if problem := contradiction(rows):
+        if problem := profile_schema.contradiction(rows):
             raise UserError(f"{origin}, line {problem[0]}: {problem[1]}")
-        summaries += summary_rows(table.tool, share_of, rows, kind)
+        summaries += profile_schema.summary_rows(table.tool, share_of, rows, kind)
     return list(left_out)

@@ -1,8 +1,6 @@
-"""What a profile is read into, the figures that profilers print, and the sums that must agree with them.
-
-A figure is read exactly: `5.9230us` is 5923 ns. What cannot be right is a ValueError with the reason; `error_location`
-adds the file and the line.
-"""
+"""What a profile is read into, the figures that profilers print, and the sums that must agree with them. A figure is
+read exactly: `5.9230us` is 5923 ns. What cannot be right is a ValueError with the reason; `error_location` adds the
+file and the line."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,8 +12,7 @@ from typing import Any, NamedTuple
 
 from warpbook.common.errors import UserError
 
-EVENTS_AT_MOST = 250_000
-"""Events of one profile that are kept one by one; of a longer one only the sums."""
+EVENTS_AT_MOST = 250_000  # events of one profile that are kept one by one; of a longer one only the sums
 
 _NS = {
     **dict.fromkeys(("ns", "nsec"), 1),
@@ -157,10 +154,7 @@ def time_ns(text: str, unit: str = "") -> PrintedNumber:
 
 
 def size_bytes(text: str, unit: str, kilo: int) -> int | None:
-    """A printed size in bytes, None where its digits leave it open by more than 1 %, as 0.001 MB does.
-
-    `unit` is B, KB, MB or GB of `kilo` (1000 or 1024), or KiB, MiB, GiB.
-    """
+    """A printed size in bytes, None if open by more than 1 %, as 0.001 MB. `unit`: KB of `kilo`, KiB, and so on."""
     power = "BKMG".find(unit.upper()[:1] or "?")
     if power < 0 or unit.upper()[1:] not in ("", "B", "IB"):
         raise ValueError(f"{unit!r} is no unit of size; known: B, KB, MB, GB, KiB, MiB, GiB")
@@ -308,10 +302,7 @@ class SumRow:
 
 
 def sum_row(line: int, cells: Mapping[str, tuple[str, str]], free_name: bool = False) -> SumRow:
-    """A row of sums from its printed cells, {role: (text, unit)}; ValueError when its own figures contradict it.
-
-    `free_name`: the name is nobody's kernel or call, but of a range, for which any words do.
-    """
+    """A row of sums from {role: (text, unit)}; ValueError for a contradiction. `free_name`: any words name it."""
     name = clean(cells["name"][0])
     if not name:
         raise ValueError("the row has no name")
@@ -399,8 +390,7 @@ def summary_rows(tool: str, share_of: str, rows: Iterable[SumRow], kind: str = "
 
 
 def sums(tool: str, groups: Iterable[tuple[str, str, int, int, int, int]]) -> list[Row]:
-    """Rows of SUMMARIES from (kind, name, calls, total, least, most in ns); shares are of `activity_group` each
-    kind."""
+    """Rows of SUMMARIES from (kind, name, calls, total, least, most in ns); shares are of each `activity_group`."""
     merged: dict[tuple[str, str], tuple[int, int, int, int]] = {}
     for kind, name, *new in groups:
         calls, total, least, most = merged.get((kind, name), (0, 0, new[2], new[3]))

@@ -136,19 +136,13 @@ def _plain(line: str) -> str:
     line = _COLOUR.sub("", line)
     if "<" in line:
         line = _LINE_END.sub("", _TAGS.sub(r"\2", line))
-    return _ENTITY.sub(_character, line).replace("\xa0", " ").replace("\ufeff", "")
-
-
-def _character(entity: re.Match[str]) -> str:
-    return html.unescape(entity[0])
+    return _ENTITY.sub(lambda entity: html.unescape(entity[0]), line).replace("\xa0", " ").replace("\ufeff", "")
 
 
 def without_prefix(lines: list[str], origin: str) -> list[str]:
-    """The lines without what a log or a launcher put before each: a rank, a time, a mail's `>`, a diff's `+`.
-
-    The prefix is what stands before a profiler's words, digits and spaces apart; it is taken away where every line
-    from the first that has it to the last has it. UserError names the ranks where the lines are those of several.
-    """
+    """The lines without what a log or a launcher put before each: a rank, a time, a mail's `>`, a diff's `+`. The
+    prefix is what stands before a profiler's words, digits and spaces apart; it is taken away where every line from the
+    first that has it to the last has it. UserError names the ranks where the lines are those of several."""
     for _ in range(3):  # a log's time before a rank, at most a mail's mark before both
         found = {n: line[: match.start()] for n, line in enumerate(lines) if (match := LANDMARK.search(line))}
         if not all(before.strip(' \t|"') for before in found.values()):

@@ -13,11 +13,7 @@ from warpbook.common import parent_process
 
 @contextmanager
 def run_in_background(work: Callable[..., None], *arguments: Any) -> Iterator[None]:
-    """Have `work` done while the block runs, which ends when both have; what either raises is raised, and a MemoryError
-    where the process dies.
-
-    The process begins as a copy of this one. Where there is one processor, the work is done before the block.
-    """
+    """Have `work` done in a forked process during the block, or before it; what either raises is raised."""
     if len(os.sched_getaffinity(0)) == 1:
         work(*arguments)
         yield

@@ -14,10 +14,7 @@ MOST = 3
 
 
 def notes(compared: Comparison) -> str:
-    """What went wrong first, then what lost most, one line for a variant on a network; then what may be slower, and
-    what would decide it. Why the runs cannot be compared, where that is so. Empty where nothing is slower, beyond what
-    runs of the same code differ by.
-    """
+    """Regressions, then what may be slower and what would decide it; or why runs are not comparable; else empty."""
     if compared.outcome == NOT_COMPARABLE:
         reasons = "".join(f"- {device.upper()} times: {why}\n" for device, why in compared.obstacles.items())
         return f"**Not comparable**\n\n{reasons}\n{_heading(compared)}"

@@ -16,10 +16,7 @@ Row = dict[str, Any]
 
 
 def rows(ev: Evidence, document: str) -> list[Row]:
-    """Rows of GRADES: the files that others are compared with and the final one, then each optimization of the term.
-
-    document: the report's HTML, whose map of pages is filled in.
-    """
+    """Rows of GRADES: baselines, the final file, each optimization. document: the report's HTML, with pages."""
     pages = dict(re.findall(r'<a class="pages" href="#m3-(\w+)">([^<]+)</a>', document))
     shared = {"submission": ev.submitted.of.name, "term": ev.name}
     return [{**shared, **row, "pages": pages.get(row["number"], "")} for row in _rows(ev)]

@@ -1,10 +1,9 @@
 """Two runs held against each other: what changed between them, and which op times moved with it.
 
-Two runs of one code never agree to the last per cent: clocks, drivers and the CPU that launches kernels differ. How far
-they differ by themselves is read off the variants that nothing changed for. Their median ratio is the drift, which a
-changed variant's times are corrected by. A ratio among the 95 % of theirs that are nearest to it is the same; one
-counts as a change where it is so far out that FALSE_ALARMS of the comparisons of equal code would be called a
-regression; between the two it is ambiguous. Where nothing changed at all, the drift itself is what is judged.
+Two runs of one code differ, as clocks, drivers and CPUs do. The median ratio of the unchanged variants is the drift, by
+which changed variants' times are corrected. A ratio within the nearest 95 % of theirs is the same. It is a change where
+at most FALSE_ALARMS of comparisons of equal code lie so far out; between the two it is ambiguous. Where nothing
+changed, the drift itself is judged.
 """
 
 import math
@@ -46,12 +45,9 @@ class ComparedPlace:
 
 @dataclass(frozen=True)
 class ComparisonDrift:
-    """What two runs of the same code differ by at one size on one device.
-
-    ratio: median over the unchanged variants of base's op time over head's, with its interval; 1 where none is
-    unchanged. near, far: a ratio no further from it is the same, one further is a change. ratios: of each unchanged
-    variant and network, libraries left out, which choose their algorithms anew in every process.
-    """
+    """What two runs of the same code differ by at one size on one device. ratio: median over the unchanged variants.
+    near, far: a ratio no further from it is the same, one further is a change. ratios: without libraries, which choose
+    algorithms anew in every process."""
 
     ratio: Estimate
     near: float
@@ -146,8 +142,7 @@ class Comparison:
         return ""
 
     def _build_pairs(self, variant: str) -> list[pd.DataFrame]:
-        """A variant's kernels in both runs, by kernel and architecture: for the GPU whose times are compared, else for
-        every architecture that both were built for."""
+        """A variant's kernels in both runs, by kernel and architecture: the compared GPU's, else all built in both."""
         sides = []
         for run in (self.base, self.head):
             builds = run.table(tables.BUILDS)
@@ -172,8 +167,7 @@ class Comparison:
 
     @cached_property
     def _times(self) -> list[dict[ComparedPlace, list[np.ndarray]]]:
-        """Op times of both runs, in ms, a series for each layer; places without a sound series on every layer left
-        out."""
+        """Op times of both runs, in ms, a series for each layer; only places with a sound series on every layer."""
         return [series_by_place(run, self.networks) for run in (self.base, self.head)]
 
     @cached_property
@@ -186,7 +180,8 @@ class Comparison:
     def drifts(self) -> dict[tuple[str, int], ComparisonDrift]:
         """By device and size."""
         drifts = {}
-        for device, size in sorted({(place.device, place.size) for place in self.places}, key=_device_and_size):
+        sized = {(place.device, place.size) for place in self.places}
+        for device, size in sorted(sized, key=lambda pair: (pair[0] != "gpu", pair[1])):
             ratios = {
                 place: _total(self._times[0][place]) / _total(self._times[1][place])
                 for place in self.places
@@ -279,11 +274,6 @@ class Comparison:
         if self.losses or any(verdict == "slower" for verdict, _ in judgements):
             return REGRESSION
         return AMBIGUOUS if any(is_doubtful(verdict, speedup) for verdict, speedup in judgements) else NO_REGRESSION
-
-
-def _device_and_size(pair: tuple[str, int]) -> tuple[bool, int]:
-    """GPUs first, then sizes from small to large."""
-    return pair[0] != "gpu", pair[1]
 
 
 def is_doubtful(verdict: str, speedup: Estimate) -> bool:

@@ -44,18 +44,15 @@ class Budget:
 
 
 def untrusted_to_html(text: str, picture: Callable[[str], str], cells: Budget) -> str:
-    """The same of a stranger's, whose links lead to the web alone. A table of more than COLUMNS columns, or of more
-    `cells` than are left, is left out, and its place says so.
-
-    picture: the address of a picture by what the text calls it; one without an address is told by its words.
-    """
+    """The same of a stranger's, whose links lead to the web alone; tables with too many columns or `cells` are left
+    out. picture: the address of a picture by its name; one without an address is told by its words."""
     return _render(text, picture, lambda address: address.startswith(("http://", "https://")), cells)
 
 
 def _render(
     text: str, picture: Callable[[str], str], may_lead_to: Callable[[str], bool], cells: Budget | None = None
 ) -> str:
-    parser = _parser()
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = parser.parse(text)
     if cells:
         tokens = _without_large_tables(tokens, cells)
@@ -90,7 +87,3 @@ def _without_large_tables(tokens: list[Token], cells: Budget) -> list[Token]:
             Token("paragraph_close", "p", -1, block=True),
         ]
     return kept
-
-
-def _parser() -> MarkdownIt:
-    return MarkdownIt("commonmark", {"html": False}).enable("table")

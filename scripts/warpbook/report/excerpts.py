@@ -18,21 +18,16 @@ from pygments.token import STANDARD_TYPES, Comment, Keyword, Name, Number
 from warpbook.kernels.launch_inference import cuda_ast, launch_sites
 from warpbook.kernels.variants import Variant
 
-MOST_LINES = 9
-"""Lines of an excerpt, what is left out not counted."""
-
-MOST_PAIRS = 100_000
-"""Pairs of equal lines; the project's files have hundreds."""
-
+MOST_LINES = 9  # lines of an excerpt, what is left out not counted
+MOST_PAIRS = 100_000  # pairs of equal lines; the project's files have hundreds
 GAP = "⋯"
 ADDED, REMOVED = "+", "\N{MINUS SIGN}"
 _NEAR = 1  # unchanged lines that are shown at an end of a longer stretch of them
 _SHOWN = (Comment, Keyword, Name.Builtin, Number)
 _LEXERS = {".cu": CudaLexer, ".cpp": CppLexer, ".py": PythonLexer}
 _WORD = re.compile(r"\w+")
-_PLUMBING = re.compile(
-    r'.*\basm\b|"|:|(using|template|namespace|static_assert)\b'
-)  # such lines tell no idea of a kernel
+# Such lines tell no idea of a kernel.
+_PLUMBING = re.compile(r'.*\basm\b|"|:|(using|template|namespace|static_assert)\b')
 _NO_CODE = re.compile(r"\s*(//.*|#.*|[{}\s;]*)")
 
 
@@ -72,12 +67,8 @@ class _Entry:
 
 
 def excerpt(variant: Variant, baseline: Variant, most_lines: int = MOST_LINES, usual: bool = False) -> Excerpt | None:
-    """The stretch of at most `most_lines` lines that tells most of what `variant` changes in `baseline`.
-
-    Of the kernels' code, headers apart; where that is the same, of the constants that it is compiled with, else of the
-    launchers'. None where nothing differs. `usual`: without the kernels that are for unusual cases alone. Two languages
-    have no lines in common: then it is a stretch of the variant's own kernels.
-    """
+    """The stretch of at most `most_lines` lines that tells most of what `variant` changes in `baseline`: in kernels,
+    else constants, else launchers. None where nothing differs. `usual`: without kernels for unusual cases alone."""
     if variant.language != baseline.language:
         ending = ".py" if variant.language else ".cu"
         own = _kernels_of_python(variant.launcher_code) if variant.language else _kernels_code(variant, usual)
@@ -205,10 +196,7 @@ def _highlight(entries: list[_Entry], before: str, after: str, ending: str) -> I
 
 @cache
 def highlight_lines(text: str, ending: str) -> tuple[Markup, ...]:
-    """Each line of a source as HTML, its comments, keywords and numbers in spans of Pygments' classes.
-
-    Indentation stays as it is written, before any span.
-    """
+    """Each line of a source as HTML with Pygments' classes; indentation stays before any span."""
     lines = [""]
     for kind, value in _LEXERS[ending](stripnl=False, ensurenl=False).get_tokens(text):
         shown = _token_class(kind)

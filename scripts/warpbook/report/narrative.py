@@ -1,9 +1,6 @@
-"""Authors' words: Markdown in reports/narrative/ with live figures in it, as `{{ speedup("constant_weights") }}`.
-
-Every name that a text may use is a method of `Figures`. One that does not exist, or a variant, layer or size that does
-not, fails the rendering with the file and the line. A text may come from a stranger: it is rendered in Jinja's sandbox,
-in a process of its own with bounds on time, memory and length, and its HTML is shown, not obeyed.
-"""
+"""Authors' words: Markdown in reports/narrative/ with live figures in it, as `{{ speedup("constant_weights") }}`. A
+name that is no method of `Figures` fails the rendering with file and line. A text may be a stranger's: it is rendered
+in Jinja's sandbox, in a process with bounds on time, memory and length."""
 
 import signal
 import traceback
@@ -27,25 +24,20 @@ from warpbook.runs import tables
 
 FOLDERS = both_folders("reports/narrative")
 NOT_MEASURED = "(not measured)"
-MOST_MISSING = 5
-"""Values that a text may lack and still be read."""
+MOST_MISSING = 5  # values that a text may lack and still be read
 SECONDS, MEMORY_BYTES, CHARACTERS = 10, 1 << 30, 1_000_000
 
 
 class Figures:
-    """What a text may say with live values: each method gives words, or `(not measured)` where there is no figure.
-
-    Without `layer` a figure is of all layers together, without `size` at the study's largest.
-    """
+    """What a text may say with live values: each method gives words, or `(not measured)`. Without `layer` a figure is
+    of all layers together, without `size` at the study's largest."""
 
     def __init__(self, ev: Evidence):
         self._ev = ev
 
     def speedup(self, variant: str, over: str = "", layer: str = "", size: int = 0, kind: str = "op") -> str:
-        """How many times faster than `over`, by default what it builds on, with the interval: 1.140× [1.138, 1.142].
-
-        † where the two were not timed in turn, and words where that is too uncertain for one number.
-        """
+        """How many times faster than `over`, by default what it builds on: 1.140× [1.138, 1.142]. † where the two were
+        not timed in turn, and words where one number is too uncertain."""
         speedup = self._speedup(variant, over, layer, size, kind)
         return speedup.plain_text if speedup else NOT_MEASURED
 
@@ -118,10 +110,7 @@ class Figures:
 
 
 def render_narrative(ev: Evidence, folder: Path | None = None) -> Markup:
-    """A study's text as HTML; a sentence that says so where there is none.
-
-    Raises UserError with file and line for a name that does not exist and for broken syntax.
-    """
+    """A study's text as HTML; a sentence that says so where there is none. Raises UserError with file and line."""
     path = folder / f"{ev.name}.md" if folder else find_file(f"{ev.name}.md", FOLDERS)
     if ev.texts_left_out:
         return Markup("<p>The authors' discussion is left out: the summary says why.</p>")

@@ -26,8 +26,7 @@ REPORTS = LIBRARY / "reports"
 
 VARIANT = "pdf/a-3a"
 
-LEVEL = 7
-"""Of zlib: a fiftieth more bytes than at 9, which pydyf asks for, in a third of the time."""
+LEVEL = 7  # of zlib: a fiftieth more bytes than at 9, which pydyf asks for, in a third of the time
 
 LAYOUT_S, LAYOUT_BYTES = 300, 3 << 30
 """Of a processor and of memory, for pages that hold strangers' words; those of a submission take a tenth of either."""
@@ -149,12 +148,9 @@ def weasyprint() -> Any:
 
 
 def _mend_pydyf() -> None:
-    """Have every stream of a PDF end in CR LF, not LF: where data end in CR, readers take that for the line's end too.
-
-    One stream in 256 is such, and seems longer than it is to who counts what stands between, as PDF/A wants. And have
-    nothing made twice: pydyf compresses a stream when it is written and again for the file's identifier, and names all
-    pages for each of ten thousand tags. And have streams compressed at LEVEL.
-    """
+    """Have every stream of a PDF end in CR LF: where data end in CR, readers of PDF/A take a lone LF for a part of the
+    end. And have no stream compressed twice, no list of all pages made for each tag, and streams compressed at
+    LEVEL."""
     import pydyf
 
     content, references = pydyf.Stream.data.fget, pydyf.PDF.page_references.fget
@@ -191,10 +187,7 @@ def _pages(document: str) -> Any:
 
 
 def lay_out(document: str) -> Any:
-    """HTML on pages, as WeasyPrint's document, to be looked at.
-
-    Raises UserError where Pango is missing or WeasyPrint found something wrong.
-    """
+    """HTML on pages, as WeasyPrint's document, to be looked at. Raises UserError where WeasyPrint complains."""
     with _raise_complaints():
         return _pages(document)
 
@@ -222,10 +215,7 @@ def write_untrusted_pdf(document: str, target: Path, cited: Iterable[Run] = ()) 
 
 
 def within_limits(work: Callable[[], None]) -> None:
-    """Do work on pages with strangers' words in a process of its own, with limits on memory and time.
-
-    Raises LayoutLimit where they end it, and what the work raises.
-    """
+    """Work on strangers' words in a process of limited memory and time. Raises LayoutLimit, or what the work does."""
 
     def produce() -> Iterator[None]:
         tempfile.tempdir = str(folder)  # where WeasyPrint leaves what it does not take away when it is ended
@@ -245,10 +235,7 @@ def within_limits(work: Callable[[], None]) -> None:
 
 
 def write_pdf(document: str, target: Path, cited: Iterable[Run] = ()) -> None:
-    """Write HTML as a tagged PDF that holds the tables of the runs `cited`.
-
-    Raises UserError where Pango is missing or WeasyPrint found something wrong.
-    """
+    """Write HTML as a tagged PDF that holds the tables of the runs `cited`. UserError where WeasyPrint complains."""
     with _raise_complaints():
         pages = _pages(document)
         pages.write_pdf(target, finisher=_finish, pdf_variant=VARIANT, attachments=attachments(cited))

@@ -27,8 +27,8 @@ from warpbook.report.evidence import Evidence
 from warpbook.report.pdf import COMPANION
 from warpbook.report.views import VIEWS, class_table, cover, runs_compared
 from warpbook.report.views.cell_markup import code_spans, data_uri
+from warpbook.report.views.components import View
 from warpbook.report.views.deliverables import SUPPLEMENT
-from warpbook.report.views.run_archive import Overview
 
 FOLDER = LIBRARY / "reports"
 
@@ -37,8 +37,7 @@ which zooms its timelines; IBM Plex, by IBM, SIL Open Font License.</p>
 """
 
 COLUMNS = 3
-COLUMN_CHARACTERS = 34
-"""Of a heading that one line of the contents holds."""
+COLUMN_CHARACTERS = 34  # of a heading that one line of the contents holds
 
 
 @dataclass
@@ -90,12 +89,7 @@ def markdown_templates() -> Environment:
 def environment(ev: Evidence, headings: Headings) -> Environment:
     """The environment of a report's templates: what sections call is here."""
     env = templates()
-    env.globals |= {
-        "ev": ev,
-        "views": VIEWS,
-        "heading": headings,
-        "headings": headings.entries,
-    }
+    env.globals |= {"ev": ev, "views": VIEWS, "heading": headings, "headings": headings.entries}
     return env
 
 
@@ -170,20 +164,15 @@ def submission_html(ev: Evidence, made: datetime, commit: str, dirty: bool | Non
 
 
 def split_columns(parts: tuple[DocumentPart, ...]) -> tuple[list[dict[str, Any]], ...]:
-    """The headings of parts in COLUMNS columns of about one height; to have the stylesheet balance them would lay them
-    out many times."""
+    """Headings of parts in COLUMNS columns of one height; the stylesheet would lay them out many times."""
     entries = [entry for part in parts for entry in part.headings]
-    above = [sum(map(_height, entries[:place])) for place in range(len(entries) + 1)]
+    lines = [(1.5 if one["level"] == 1 else 1) + len(one["title"]) // COLUMN_CHARACTERS for one in entries]
+    above = [sum(lines[:place]) for place in range(len(entries) + 1)]
     ends = [
         min(range(len(above)), key=lambda end: abs(above[end] - above[-1] * part / COLUMNS))
         for part in range(COLUMNS + 1)
     ]
     return tuple(entries[start:end] for start, end in itertools.pairwise(ends))
-
-
-def _height(entry: dict[str, Any]) -> float:
-    """Of an entry of the contents, in lines."""
-    return (1.5 if entry["level"] == 1 else 1) + len(entry["title"]) // COLUMN_CHARACTERS
 
 
 def _part(ev: Evidence, body: str, front: str = "") -> DocumentPart:
@@ -215,8 +204,7 @@ def link_targets(document: str) -> set[str]:
 
 
 def rewrite_links(file: str, document: str, there: set[str]) -> str:
-    """A document whose links to what only its companion holds, of the places `there`, lead there: see
-    `pdf.COMPANION`."""
+    """A document whose links to the places `there`, which only its companion holds, lead there: `pdf.COMPANION`."""
     beyond = there - element_ids(document)
 
     def rewrite_link(link: re.Match[str]) -> str:
@@ -268,7 +256,7 @@ def grades_html(title: str, term: Term, images: int, rows: list[dict[str, Any]])
     return templates().get_template("grades.html.j2").render(view=shown, stylesheet=_stylesheet())
 
 
-def site_pages(title: str, overview: Overview) -> dict[str, str]:
+def site_pages(title: str, overview: View) -> dict[str, str]:
     """The pages over archived runs by file name, the stylesheet among them; fonts are in a folder beside."""
     env = templates()
     env.globals |= {"title": title, "overview": overview, "script": Markup((FOLDER / "sorting.js").read_text())}
@@ -280,11 +268,7 @@ def site_pages(title: str, overview: Overview) -> dict[str, str]:
 
 
 def embed_assets(document: str) -> str:
-    """HTML with its fonts, the sorting of its tables and the zooming of its timelines inside, so that the file can be
-    sent alone.
-
-    Charts stand in it as elements, as a browser shows the words of a picture's file in fonts of its own.
-    """
+    """HTML with fonts and scripts inside, to be sent alone, and charts as elements, in the page's fonts."""
     document = _CHART.sub(_as_element, document)
     scripts = [(FOLDER / "sorting.js").read_text()]
     if ' class="timeline"><svg ' in document:

@@ -1,7 +1,5 @@
-"""All archived runs together: the headline figures of each network and device over time, and what moved them.
-
-Nothing is stale here: a run's figures are told as they were taken, beside its commit.
-"""
+"""All archived runs together: the headline figures of each network and device over time, and what moved them. Nothing
+is stale here: figures are told as they were taken, beside their commit."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -39,11 +37,9 @@ class HistoryStep:
 
 @dataclass(frozen=True)
 class Headline:
-    """The best variant of one run on a model and a network, all layers at the largest size.
-
-    over, peer: the naive variant and the fastest FP32 library, with how many times faster than each it is; None where
-    the run holds none, or the best is it. step: None for a model's first run.
-    """
+    """The best variant of one run on a model and a network, all layers at the largest size. over, peer: the naive
+    variant and the fastest FP32 library, with the speedup over each, None where there is none. step: None for a model's
+    first run."""
 
     run: Run
     model: GpuModel
@@ -58,10 +54,7 @@ class Headline:
 
 @dataclass(frozen=True)
 class MeasuredVariant:
-    """A variant in one run: its op time, over the naive one and over what it builds on, and what its build took.
-
-    bound: its time over the least that the GPU allows the direct method in FP32; None where the run tells no bound.
-    """
+    """A variant in one run. bound: its time over the GPU's least for the direct method in FP32, if known."""
 
     name: str
     peer: bool
@@ -159,8 +152,7 @@ class History:
         return self._held[id(run)]
 
     def _series(self, run: Run, network: str, device: str, size: int) -> dict[str, Series]:
-        """Op times of each variant, a series for each layer, in the record's order; of those on every layer that any is
-        on."""
+        """Op times of each variant that is on every layer, a series for each, in the record's order."""
         here = {
             place.variant: series
             for place, series in self._places(run).items()

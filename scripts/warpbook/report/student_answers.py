@@ -1,8 +1,5 @@
-"""What a student wrote on an optimization: Markdown, told apart by the numbers of the questions.
-
-A heading whose first number is a question's, as `## 2. Expected`, begins the answer to it. Pictures that lie beside the
-text are shown; nothing else is loaded. What is too long is cut, and what is left out is said in its place.
-"""
+"""What a student wrote on an optimization: Markdown. A heading whose first number is a question's begins its answer.
+Pictures beside the text are shown; what is too long is cut, and the place says so."""
 
 import base64
 import io
@@ -44,8 +41,7 @@ def answers(submitted: SubmissionEvidence, name: str) -> Answers:
 
 
 def read(name: str, questions: int, folder: Path = FOLDER, pictures: bool = True) -> Answers:
-    """The answers on one file of a submission, its `pictures` drawn or told by their words; empty where nobody wrote
-    any."""
+    """The answers on one file of a submission, its `pictures` drawn or told by their words; empty if none."""
     path = folder / f"{name}.md"
     if not path.exists():
         return Answers()

@@ -29,8 +29,7 @@ def event_spans(events: pd.DataFrame) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class CopyOverlap:
-    """Copies between host and device of a program, and how much of their time kernels ran beside; how many kernels
-    run at once on average while any runs."""
+    """A program's copies, how much of their time kernels ran beside, and how many kernels run at once on average."""
 
     copies_ns: int
     hidden_ns: int
@@ -77,8 +76,7 @@ class Side:
 
 
 def comparison_sides(ev: Evidence, variant: Variant) -> list[tuple[Side, Side]]:
-    """Each layer under what a variant builds on and under the variant, at the largest size of which both programs
-    were traced; none where there is no such size."""
+    """Each layer under a variant and what it builds on, at the largest size traced of both; none without one."""
     before = variant.header.builds_on
     for size in reversed(ev.sizes):
         pairs = [(_side(ev, before, layer, size), _side(ev, variant.name, layer, size)) for layer in ev.layer_names]
@@ -118,10 +116,7 @@ class Agreement:
 
 
 def agreements(ev: Evidence) -> list[Agreement]:
-    """Every layer whose kernels two tools or more saw. Nsight Compute's launches stand for all those of the call.
-
-    Libraries are left out: a traced program holds the algorithms that they try, and lose, in their first call.
-    """
+    """Every layer whose kernels several tools saw, libraries left out: their first call tries algorithms."""
     agreed = []
     counted_beside = tables.COUNTERS not in ev.selection.from_older_run  # tools are compared within one run
     tools = [tool for tool in available_profilers.TRACERS if any(key[0] == tool for key in ev.profiles.traced)]

@@ -1,7 +1,5 @@
-"""The files that a run consists of, in a folder or a zip, read within bounds: a run may be anybody's.
-
-Sizes are checked before anything is unpacked: 3 MB of a zip can hold 3 GB. Every failure is a sentence.
-"""
+"""The files that a run consists of, in a folder or a zip, read within bounds: a run may be anybody's. Sizes are checked
+before anything is unpacked: 3 MB of a zip can hold 3 GB. Every failure is a sentence."""
 
 import json
 import math

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ARCHIVES = Path("reports/runs")
-SOUND = Path("results/sound")
-"""Marks of archives that were read whole and are in order."""
+SOUND = Path("results/sound")  # marks of archives that were read whole and are in order
 
 
 @dataclass(frozen=True)
@@ -72,10 +71,7 @@ class Run:
         if self.sound:
             return tables.with_places(table.read_checked(content))
         origin = str(self.path / table.name) if self.path.is_dir() else f"{self.path}:{table.name}"
-        return self._read_table(table, io.BytesIO(content), origin)
-
-    def _read_table(self, table: Table, source: Path | IO[bytes], origin: str) -> "pd.DataFrame":
-        return tables.with_places(table.read(source, origin))
+        return tables.with_places(table.read(io.BytesIO(content), origin))
 
     @cached_property
     def problem(self) -> str:
@@ -123,8 +119,7 @@ def open_run(path: Path) -> Run:
 
 
 def archived_paths(folder: Path | None = None) -> list[Path]:
-    """Paths of the archived runs of a folder, else of the project and then of the library, without the archives of the
-    profilers' files."""
+    """Paths of archived runs of a folder, else of project and library, without the profilers' archives."""
     folders = [folder] if folder else [ARCHIVES, *twin(PROJECT / ARCHIVES)]
     there = {path.name: path for each in reversed(folders) for path in each.glob("*.zip")}
     return [there[name] for name in sorted(there) if not name.endswith(".profiles.zip")]
@@ -145,16 +140,11 @@ def command_name(run: Run, folder: Path | None = None) -> str:
 
 def gpu_runs(folder: Path | None = None) -> list[Run]:
     """Archived runs with a GPU, the newest last; those that cannot be read are left out."""
-    found = []
-    for path in archived_paths(folder):
-        with suppress(UserError):
-            found.append(open_run(path))
-    return sorted((run for run in found if run.gpu), key=lambda run: str(run.record["ended"]))
+    return _gpu_runs(folder)[0]
 
 
 def runs_of_other_models(run: Run, network: str, folder: Path | None = None) -> list[Run]:
-    """The newest sound archived run of each GPU model other than a run's, with a network of the same shapes, timed
-    under the same protocol."""
+    """The newest sound run of each other GPU model, of a network of these shapes and the same protocol."""
     found: dict[str, Run] = {}
     for other in reversed(gpu_runs(folder)):
         name = other.device_name("gpu")
@@ -166,19 +156,19 @@ def runs_of_other_models(run: Run, network: str, folder: Path | None = None) -> 
 
 
 def earlier_runs_of_model(run: Run, network: str, folder: Path | None = None) -> list[Run]:
-    """The sound archived runs of a run's GPU model that ended before it, with a network of the same shapes, timed under
-    the same protocol, the newest first."""
+    """Sound runs of a run's GPU model before it, of a network of these shapes and its protocol, newest first."""
     older = (one for one in _earlier_runs(run, network, folder) if one.device_name("gpu") == run.device_name("gpu"))
     return [proven for one in older if _is_comparable(run, one, network) and (proven := _verify(one))]
 
 
 def find_newest(network: str, folder: Path | None = None) -> tuple[Run | None, list[str]]:
     """The newest archived run with a GPU that holds a network, and why others were passed over."""
-    usable, refused = _runs_with_network(network, folder)
-    for run in usable:
-        if proven := _verify(run):
-            return proven, refused
-        refused.append(run.problem)
+    usable, refused = _gpu_runs(folder)
+    for run in reversed(usable):
+        if network in run.record["networks"]:
+            if proven := _verify(run):
+                return proven, refused
+            refused.append(run.problem)
     return None, refused
 
 
@@ -189,7 +179,8 @@ def run_before(run: Run, network: str, folder: Path | None = None) -> Run | None
 
 def _earlier_runs(run: Run, network: str, folder: Path | None) -> list[Run]:
     """Archived runs with a GPU that hold a network and ended before `run`, the newest first."""
-    return [one for one in _runs_with_network(network, folder)[0] if one.record["ended"] < run.record["ended"]]
+    held = [one for one in reversed(gpu_runs(folder)) if network in one.record["networks"]]
+    return [one for one in held if one.record["ended"] < run.record["ended"]]
 
 
 def _is_comparable(run: Run, other: Run, network: str) -> bool:
@@ -198,26 +189,20 @@ def _is_comparable(run: Run, other: Run, network: str) -> bool:
     return bool(held[0] and held[0] == held[1] and run.record["protocol"] == other.record["protocol"])
 
 
-def _runs_with_network(network: str, folder: Path | None) -> tuple[list[Run], list[str]]:
-    """Archived runs with a GPU that hold a network, newest first, and why others cannot be read."""
+def _gpu_runs(folder: Path | None) -> tuple[list[Run], list[str]]:
+    """Archived runs with a GPU, the newest last, and why others cannot be read."""
     usable, refused = [], []
     for path in archived_paths(folder):
         try:
-            run = open_run(path)
+            usable.append(open_run(path))
         except UserError as error:
             refused.append(str(error))
-            continue
-        if network in run.record["networks"] and run.gpu:
-            usable.append(run)
-    return sorted(usable, key=lambda run: run.record["ended"], reverse=True), refused
+    return sorted((run for run in usable if run.gpu), key=lambda run: str(run.record["ended"])), refused
 
 
 def _verify(run: Run) -> Run | None:
-    """An archive that can be used; None where it cannot.
-
-    To read it whole and check it takes seconds. It is done once, not by every command: a mark stands for the archive's
-    bytes and the code that reads them.
-    """
+    """An archive that can be used, or None. Reading it whole takes seconds: a mark, kept for its bytes and the code
+    that reads them, says that it was done."""
     code = (
         Path(__file__).with_name(name)
         for name in ("archive_reader.py", "manifest.py", "catalog.py", "schema.py", "summaries.py", "tables.py")

@@ -21,8 +21,7 @@ FORMAT = 3
 """
 
 
-CLOCKS_DIFFER = timedelta(days=1)
-"""By how much another machine's clock may be ahead of this one's."""
+CLOCKS_DIFFER = timedelta(days=1)  # by how much another machine's clock may be ahead of this one's
 
 
 def _moment(text: str) -> datetime:

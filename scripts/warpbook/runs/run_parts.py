@@ -3,5 +3,4 @@
 WHOLE = "network/"
 """What stands before the name of an implementation of whole networks where variants are named, too."""
 
-PARTS = "results/parts"
-"""Where the parts of a run are made, in a folder (or a file) called like their table."""
+PARTS = "results/parts"  # where the parts of a run are made, in a folder (or a file) called like their table

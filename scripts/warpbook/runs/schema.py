@@ -1,7 +1,5 @@
-"""A table of a run: typed columns with ranges, in a CSV file that is checked when written and when read.
-
-A file that breaks its table's contract is refused with its name, row and column.
-"""
+"""A table of a run: typed columns with ranges, in a CSV file that is checked when written and when read. A file that
+breaks its table's contract is refused with its name, row and column."""
 
 import contextlib
 import csv
@@ -13,6 +11,7 @@ import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -41,8 +40,7 @@ csv.field_size_limit(1 << 24)  # a program's output or a compiler's log can be l
 
 
 def formula_safe(text: str) -> str:
-    """A cell's text with an apostrophe before it where a spreadsheet would run it, or where `without_mark` would take
-    one away."""
+    """A cell's text, after an apostrophe where a spreadsheet would run it or `without_mark` would take one away."""
     return f"'{text}" if _FORMULA.match(text) else text
 
 
@@ -81,8 +79,7 @@ class Range:
 ANY = Range()
 COUNT = Range(0)
 POSITIVE = Range(0, open=True)
-TIME_MS = Range(1e-6, 1e10)
-"""From a nanosecond to some months: no sample takes less, and nobody waits for more."""
+TIME_MS = Range(1e-6, 1e10)  # from a nanosecond to some months: no sample takes less, and nobody waits for more
 
 
 @dataclass(frozen=True)
@@ -137,8 +134,7 @@ class Column:
         return value
 
     def values(self, texts: Sequence[str]) -> list[Any] | None:
-        """The values of many cells at once, which is several times faster than one by one; None where that cannot tell
-        whether all are in order."""
+        """The values of many cells at once, which is faster; None where that cannot tell whether all are in order."""
         if self.dtype == "string":
             return list(texts) if self.most == math.inf or max(map(len, texts)) <= self.most else None
         if self.dtype == "bool":
@@ -191,13 +187,15 @@ class _Bounded(io.RawIOBase):
         return len(part)
 
 
+text, flag = partial(Column, "string"), partial(Column, "bool")
+real, whole, whole_or_none = (partial(Column, dtype) for dtype in ("float64", "int64", "Int64"))
+
+
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table of a run: `name` is its file's name, `key` the columns that tell its rows apart.
-
-    Each row's values of the `ascending` columns never fall. A run may lack an `optional` table: it then has no rows.
-    Texts of one `for_people` are written so that a spreadsheet runs none, and read as they were.
-    """
+    """A table of a run: `name` is its file's name, `key` the columns that tell its rows apart. Each row's values of the
+    `ascending` columns never fall. A run may lack an `optional` table: it then has no rows. Texts of one `for_people`
+    are written so that a spreadsheet runs none, and read as they were."""
 
     name: str
     row: str
@@ -208,10 +206,8 @@ class Table:
     for_people: bool = False
 
     def write(self, rows: Iterable[Mapping[Any, Any]], path: str | Path) -> None:
-        """Write rows (dictionaries holding every column) as CSV, gzipped where the path ends in .gz.
-
-        UserError names the row and column of a value that could not be read again.
-        """
+        """Write rows (dictionaries holding every column) as CSV, gzipped where the path ends in .gz. UserError names
+        row and column of a value that could not be read again."""
         content = self.text(rows, str(path)).encode()
         if str(path).endswith(".gz"):
             content = gzip.compress(content, compresslevel=6, mtime=0)
@@ -261,8 +257,7 @@ class Table:
         return {name: column.dtype.replace("string", "object") for name, column in self.columns.items()}
 
     def rows(self, path: str | Path) -> list[Row]:
-        """The rows of a small file, checked alike, without pandas, whose import costs a short program more than its
-        work."""
+        """The rows of a small file, checked alike, without pandas, which takes long to import."""
         values = self._read_columns(path, str(path))
         return [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
 

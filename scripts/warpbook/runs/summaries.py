@@ -22,10 +22,7 @@ SERIES = [*CALL, "kind"]
 
 def sound_ms(samples: pd.DataFrame) -> pd.Series:
     """The time of each of SAMPLES; NaN where the sample failed, was throttled, or is a kernel time of more than twice
-    its call's time.
-
-    Kernels cannot take longer than the call that launches them: such a sample measured something else.
-    """
+    its call's, which measured something else."""
     times = samples.time_ms.where((samples.status == "ok") & ~samples.throttled)
     call_ms = times.where(samples.kind == "op").groupby([samples[name] for name in CALL]).transform("median")
     return times.mask((samples.kind == "gpu") & (times > 2 * call_ms))
@@ -42,8 +39,7 @@ NONE_SOUND = "none of"
 
 
 def group_by_series(samples: pd.DataFrame, keys: list[str]) -> dict[tuple[Any, ...], np.ndarray]:
-    """The sound times of each series of SAMPLES, by what tells them apart; NaN where a sample is none, so that pairs
-    stay in step. A series without a sound sample is left out."""
+    """The sound times of each series of SAMPLES that has some, by key; NaN for the others: pairs stay in step."""
     times = sound_ms(samples)
     series = {key: group.to_numpy() for key, group in times.groupby([samples[name] for name in keys], sort=False)}
     return {key: times for key, times in series.items() if not np.isnan(times).all()}
@@ -56,8 +52,7 @@ def drop_nan(times_ms: np.ndarray) -> np.ndarray:
 
 
 def series_median(times_ms: np.ndarray) -> Estimate | None:
-    """The median of a series' sound times, with its interval: a run's table and every report hold this one. None where
-    no time is sound."""
+    """The median of a series' sound times, if any, with its interval: runs and reports hold this one."""
     sound = drop_nan(times_ms)
     return statistics.median(sound) if len(sound) else None
 
@@ -128,11 +123,7 @@ def disagreement(samples: pd.DataFrame, op_times: pd.DataFrame) -> tuple[int, st
 
 
 def gpu_shares(jobs: pd.DataFrame) -> pd.DataFrame:
-    """Of JOBS, a row for each GPU: measured_on, cores, jobs, busy_s, idle_s, wall_s.
-
-    The wall time is the same for all, from the first measurement's begin to the last one's end; a GPU is busy in it
-    while any job holds it, a check too.
-    """
+    """Of JOBS, a row for each GPU: measured_on, cores, jobs, busy_s (by any job), idle_s, wall_s (the run's)."""
     measuring = jobs[jobs.alone] if jobs.alone.any() else jobs
     begin, end = measuring.began_s.min(), measuring.ended_s.max()
     rows = []

@@ -1,61 +1,52 @@
-"""Every table of a run: its columns, with types, ranges and the meanings that the documentation prints.
-
-A row is one observation; units end the column's name.
-"""
+"""Every table of a run: its columns, with types, ranges and the meanings that the documentation prints. A row is one
+observation; units end the column's name."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from warpbook.runs.schema import COUNT, POSITIVE, TIME_MS, Column, Range, Table
+from warpbook.runs.schema import COUNT, POSITIVE, TIME_MS, Range, Table, flag, real, text, whole, whole_or_none
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SHARE = Range(0, 1)
-NAME, REASON = 300, 2000
-"""Characters that a name and a reason have at most."""
+NAME, REASON = 300, 2000  # characters that a name and a reason have at most
 
-_VARIANT = Column(
-    "string", "stem of the kernel's file, its problem before it where that is not conv: gemm/tiled", most=NAME
-)
-_NETWORK = Column("string", "network whose shapes it is", most=NAME)
+_VARIANT = text("stem of the kernel's file, its problem before it where that is not conv: gemm/tiled", most=NAME)
+_NETWORK = text("network whose shapes it is", most=NAME)
 _PLACE = {
-    "problem": Column("string", "what is computed: a folder of kernels/"),
-    "case": Column(
-        "string",
-        "fa18/conv1: a layer of a network; gemm/square: a case of a study; fa18: the whole network",
-        most=NAME,
+    "problem": text("what is computed: a folder of kernels/"),
+    "case": text(
+        "fa18/conv1: a layer of a network; gemm/square: a case of a study; fa18: the whole network", most=NAME
     ),
 }
-_DEVICE = Column("string", "cpu or gpu")
-_SIZE = Column("int64", "images in the dataset", POSITIVE)
-_WATCHED_WEIGHTS = Column("string", "weight set of the watched program; empty: the network's first", later=True)
-_STATUS = Column("string", "ok, or unsupported, compile_failed, launch_failed, wrong_result, timed_out or refused")
-_REASON = Column("string", "why the status is not ok, with value, limit and remedy; empty when ok", most=REASON)
+_DEVICE = text("cpu or gpu")
+_SIZE = whole("images in the dataset", POSITIVE)
+_WATCHED_WEIGHTS = text("weight set of the watched program; empty: the network's first", later=True)
+_STATUS = text("ok, or unsupported, compile_failed, launch_failed, wrong_result, timed_out or refused")
+_REASON = text("why the status is not ok, with value, limit and remedy; empty when ok", most=REASON)
 _OUTCOME = {"status": _STATUS, "reason": _REASON}
-_STATE = Column(
-    "string",
+_STATE = text(
     "cold: L2 flushed before the call; hot: the call repeated on the same buffers; steady: calls without a pause for a "
-    "second; empty: a file of the course, whose rounds follow each other",
+    "second; empty: a file of the course, whose rounds follow each other"
 )
-_MEASURED_ON = Column("string", "node and, for a GPU, its UUID hashed, first 12 digits: node7/3f2a1c4d5e6f", later=True)
-_KIND = Column(
-    "string",
+_MEASURED_ON = text("node and, for a GPU, its UUID hashed, first 12 digits: node7/3f2a1c4d5e6f", later=True)
+_KIND = text(
     "gpu: the kernels on the device; op: the call, synchronised; layer: with host-device copies; host: a network from "
     "uint8 images in page-locked memory to labels there, in chunks that overlap; copy: its copies alone. Of a file of the "
-    "course op is its Op Time, layer its Layer Time: prolog, convolution and epilog",
+    "course op is its Op Time, layer its Layer Time: prolog, convolution and epilog"
 )
-_ENERGY = Column("float64", "energy of a call in joules, by NVML; empty but for a steady GPU", POSITIVE, later=True)
+_ENERGY = real("energy of a call in joules, by NVML; empty but for a steady GPU", POSITIVE, later=True)
 _SAMPLE = {
-    "sample": Column("int64", "round in which it was taken: samples of one job and round are a pair", COUNT),
-    "time_ms": Column("float64", "the time; empty when the status is not ok", TIME_MS, needed=True),
-    "sm_clock_mhz": Column("float64", "SM clock read after the round; empty on a CPU", COUNT),
+    "sample": whole("round in which it was taken: samples of one job and round are a pair", COUNT),
+    "time_ms": real("the time; empty when the status is not ok", TIME_MS, needed=True),
+    "sm_clock_mhz": real("SM clock read after the round; empty on a CPU", COUNT),
     "energy_j": _ENERGY,
-    "throttled": Column(
-        "bool", "a slowdown was active in the round, or other programs kept the CPU busy: kept, left out of summaries"
+    "throttled": flag(
+        "a slowdown was active in the round, or other programs kept the CPU busy: kept, left out of summaries"
     ),
-    "stop_reason": Column("string", "why the series ended: precise, time or samples"),
+    "stop_reason": text("why the series ended: precise, time or samples"),
     **_OUTCOME,
     "measured_on": _MEASURED_ON,
 }
@@ -66,17 +57,17 @@ BUILDS = Table(
     ("variant", "arch", "kernel"),
     {
         "variant": _VARIANT,
-        "arch": Column("string", "architecture built for, as sm_90; for C++ the processor's, as x86_64"),
-        "kernel": Column("string", "kernel function; empty when nothing was built"),
-        "source_sha256": Column("string", "SHA-256 of what decides the machine code: code, constants, launch"),
-        "options": Column("string", "options given to the compiler"),
-        "compiler": Column("string", "compiler and its version"),
-        "ok": Column("bool", "whether it was built"),
-        "registers": Column("Int64", "registers of a thread", COUNT),
-        "shared_bytes": Column("Int64", "static shared memory of a block; in Triton, all of it", COUNT),
-        "local_bytes": Column("Int64", "local memory (stack frame) of a thread", COUNT),
-        "spill_bytes": Column("Int64", "bytes that a thread spills to local memory, stores and loads together", COUNT),
-        "log": Column("string", "the compiler's words where it complained"),
+        "arch": text("architecture built for, as sm_90; for C++ the processor's, as x86_64"),
+        "kernel": text("kernel function; empty when nothing was built"),
+        "source_sha256": text("SHA-256 of what decides the machine code: code, constants, launch"),
+        "options": text("options given to the compiler"),
+        "compiler": text("compiler and its version"),
+        "ok": flag("whether it was built"),
+        "registers": whole_or_none("registers of a thread", COUNT),
+        "shared_bytes": whole_or_none("static shared memory of a block; in Triton, all of it", COUNT),
+        "local_bytes": whole_or_none("local memory (stack frame) of a thread", COUNT),
+        "spill_bytes": whole_or_none("bytes that a thread spills to local memory, stores and loads together", COUNT),
+        "log": text("the compiler's words where it complained"),
     },
 )
 
@@ -89,18 +80,17 @@ CORRECTNESS = Table(
         "variant": _VARIANT,
         "device": _DEVICE,
         "size": _SIZE,
-        "test": Column(
-            "string",
+        "test": text(
             "integers: exact on small integers; reals: within tolerance; labels: real images; scores: a whole network's; "
-            "races: no data race in an emulated call",
+            "races: no data race in an emulated call"
         ),
-        "reference": Column("string", "what it was compared with"),
-        "max_abs_err": Column("float64", "largest absolute error of an output", COUNT),
-        "rel_l2_err": Column("float64", "norm of the error over norm of the reference", COUNT),
-        "tolerance": Column("float64", "largest error allowed where the sum of |x||w| is largest", COUNT),
-        "worst_ratio": Column("float64", "largest error over the tolerance of its own output; at most 1 passes", COUNT),
-        "mismatched_labels": Column("Int64", "images whose predicted label differs from the reference's", COUNT),
-        "ok": Column("bool", "whether the test passed"),
+        "reference": text("what it was compared with"),
+        "max_abs_err": real("largest absolute error of an output", COUNT),
+        "rel_l2_err": real("norm of the error over norm of the reference", COUNT),
+        "tolerance": real("largest error allowed where the sum of |x||w| is largest", COUNT),
+        "worst_ratio": real("largest error over the tolerance of its own output; at most 1 passes", COUNT),
+        "mismatched_labels": whole_or_none("images whose predicted label differs from the reference's", COUNT),
+        "ok": flag("whether the test passed"),
         **_OUTCOME,
     },
 )
@@ -110,9 +100,7 @@ SAMPLES = Table(
     "one timing sample",
     ("job", "problem", "case", "variant", "device", "size", "state", "kind", "sample"),
     {
-        "job": Column(
-            "string", "variant whose job took the sample; aa:variant:n, its nth A/A test, beside its own copy"
-        ),
+        "job": text("variant whose job took the sample; aa:variant:n, its nth A/A test, beside its own copy"),
         **_PLACE,
         "variant": _VARIANT,
         "device": _DEVICE,
@@ -134,25 +122,24 @@ OP_TIMES = Table(
         "size": _SIZE,
         "state": _STATE,
         "kind": _KIND,
-        "n": Column("int64", "samples summarised", COUNT),
-        "median_ms": Column("float64", "median time", TIME_MS, needed=True),
-        "ci_low_ms": Column("float64", "lower end of its 95 % interval; empty for fewer than 2 samples", POSITIVE),
-        "ci_high_ms": Column("float64", "upper end of its 95 % interval", POSITIVE),
+        "n": whole("samples summarised", COUNT),
+        "median_ms": real("median time", TIME_MS, needed=True),
+        "ci_low_ms": real("lower end of its 95 % interval; empty for fewer than 2 samples", POSITIVE),
+        "ci_high_ms": real("upper end of its 95 % interval", POSITIVE),
         "energy_j": _ENERGY,
-        "throttled_count": Column("int64", "samples left out because a slowdown was active or the CPU busy", COUNT),
-        "refused_count": Column(
-            "Int64", "kernel times left out because they exceed twice their call's own", COUNT, later=True
+        "throttled_count": whole("samples left out because a slowdown was active or the CPU busy", COUNT),
+        "refused_count": whole_or_none(
+            "kernel times left out because they exceed twice their call's own", COUNT, later=True
         ),
-        "method_bound_ms": Column(
-            "float64",
+        "method_bound_ms": real(
             "least time that the GPU allows the variant's own method: bytes at the copy rate measured, operations of a"
             " direct method at its precision's peak; empty on a CPU",
             POSITIVE,
         ),
-        "fp32_bound_ms": Column(
-            "float64", "the same of the direct method in FP32, with which the report compares", POSITIVE, later=True
+        "fp32_bound_ms": real(
+            "the same of the direct method in FP32, with which the report compares", POSITIVE, later=True
         ),
-        "stop_reason": Column("string", "why the series ended: precise, time or samples"),
+        "stop_reason": text("why the series ended: precise, time or samples"),
         **_OUTCOME,
     },
     ascending=("ci_low_ms", "median_ms", "ci_high_ms"),
@@ -165,16 +152,16 @@ PROGRAMS = Table(
     {
         "variant": _VARIANT,
         "network": _NETWORK,
-        "weights": Column("string", "weight set"),
+        "weights": text("weight set"),
         "device": _DEVICE,
         "size": _SIZE,
-        "run": Column("int64", "number of the run, from 0", COUNT),
-        "user_s": Column("float64", "user CPU time of the process", COUNT, needed=True),
-        "system_s": Column("float64", "system CPU time of the process", COUNT, needed=True),
-        "elapsed_s": Column("float64", "wall time of the process", Range(1e-6, 1e7), needed=True),
-        "max_rss_kib": Column("Int64", "peak resident memory of the process", COUNT),
-        "accuracy": Column("float64", "share of images whose label was predicted, 0 to 1", SHARE, needed=True),
-        "output": Column("string", "what the program printed"),
+        "run": whole("number of the run, from 0", COUNT),
+        "user_s": real("user CPU time of the process", COUNT, needed=True),
+        "system_s": real("system CPU time of the process", COUNT, needed=True),
+        "elapsed_s": real("wall time of the process", Range(1e-6, 1e7), needed=True),
+        "max_rss_kib": whole_or_none("peak resident memory of the process", COUNT),
+        "accuracy": real("share of images whose label was predicted, 0 to 1", SHARE, needed=True),
+        "output": text("what the program printed"),
         **_OUTCOME,
         "measured_on": _MEASURED_ON,
     },
@@ -185,26 +172,25 @@ ACTIVITIES = Table(
     "one traced event of one profiled program",
     ("tool", "variant", "network", "size", "weights", "event"),
     {
-        "tool": Column("string", "profiler that saw it"),
+        "tool": text("profiler that saw it"),
         "variant": _VARIANT,
         "network": _NETWORK,
         "size": _SIZE,
         "weights": _WATCHED_WEIGHTS,
-        "event": Column("int64", "number of the event in its program, from 0 in order of start", COUNT),
-        "kind": Column(
-            "string",
-            "kernel, memcpy_htod, memcpy_dtoh, memcpy_dtod, memset, api_runtime, api_driver, or range (of NVTX)",
+        "event": whole("number of the event in its program, from 0 in order of start", COUNT),
+        "kind": text(
+            "kernel, memcpy_htod, memcpy_dtoh, memcpy_dtod, memset, api_runtime, api_driver, or range (of NVTX)"
         ),
-        "name": Column("string", "the profiler's name for it"),
-        "start_ns": Column("int64", "start, from the program's first event", COUNT),
-        "end_ns": Column("int64", "end, on the same clock", COUNT),
-        "stream": Column("Int64", "CUDA stream"),
-        "correlation": Column("Int64", "number that an API call shares with the work it started"),
-        "grid": Column("string", "blocks of the grid, as 5x6x100"),
-        "block": Column("string", "threads of a block"),
-        "registers": Column("Int64", "registers of a thread", COUNT),
-        "shared_bytes": Column("Int64", "shared memory of a block, static and dynamic", COUNT),
-        "bytes": Column("Int64", "bytes copied or set", COUNT),
+        "name": text("the profiler's name for it"),
+        "start_ns": whole("start, from the program's first event", COUNT),
+        "end_ns": whole("end, on the same clock", COUNT),
+        "stream": whole_or_none("CUDA stream"),
+        "correlation": whole_or_none("number that an API call shares with the work it started"),
+        "grid": text("blocks of the grid, as 5x6x100"),
+        "block": text("threads of a block"),
+        "registers": whole_or_none("registers of a thread", COUNT),
+        "shared_bytes": whole_or_none("shared memory of a block, static and dynamic", COUNT),
+        "bytes": whole_or_none("bytes copied or set", COUNT),
     },
     ascending=("start_ns", "end_ns"),
 )
@@ -214,15 +200,15 @@ PROFILES = Table(
     "one profiled program",
     ("tool", "variant", "network", "size", "weights"),
     {
-        "tool": Column("string", "profiler: cupti, nsys or nvprof"),
+        "tool": text("profiler: cupti, nsys or nvprof"),
         "variant": _VARIANT,
         "network": _NETWORK,
         "size": _SIZE,
         "weights": _WATCHED_WEIGHTS,
-        "events": Column("int64", "events that it saw; 0 where there is no profile", COUNT),
-        "elapsed_s": Column("float64", "wall time of the profiler's command, the program within; no timing", POSITIVE),
-        "output": Column("string", "what the program printed"),
-        "report": Column("string", "the profiler's own file, in the run's profiles; empty where it writes none"),
+        "events": whole("events that it saw; 0 where there is no profile", COUNT),
+        "elapsed_s": real("wall time of the profiler's command, the program within; no timing", POSITIVE),
+        "output": text("what the program printed"),
+        "report": text("the profiler's own file, in the run's profiles; empty where it writes none"),
         **_OUTCOME,
     },
     optional=True,
@@ -233,20 +219,17 @@ COUNTERS = Table(
     "one hardware counter of one kernel launch; or, with status and reason, a layer that was not counted",
     ("tool", "problem", "case", "variant", "size", "launch", "metric"),
     {
-        "tool": Column("string", "profiler that read it"),
+        "tool": text("profiler that read it"),
         **_PLACE,
         "variant": _VARIANT,
-        "size": Column("int64", "images of the call that was counted", POSITIVE, later=True),
-        "launch": Column("int64", "number of the launch in the layer, from 0", COUNT),
-        "kernel": Column("string", "the profiler's name for the kernel; empty when nothing was counted", later=True),
-        "metric": Column("string", "the profiler's name for the counter; empty when nothing was counted"),
-        "unit": Column("string", "the profiler's unit"),
-        "value": Column("float64", "the reading; empty where the profiler gave none"),
-        "launches": Column(
-            "Int64",
-            "launches of the whole call, of which only the first may be counted; empty: unknown",
-            POSITIVE,
-            later=True,
+        "size": whole("images of the call that was counted", POSITIVE, later=True),
+        "launch": whole("number of the launch in the layer, from 0", COUNT),
+        "kernel": text("the profiler's name for the kernel; empty when nothing was counted", later=True),
+        "metric": text("the profiler's name for the counter; empty when nothing was counted"),
+        "unit": text("the profiler's unit"),
+        "value": real("the reading; empty where the profiler gave none"),
+        "launches": whole_or_none(
+            "launches of the whole call, of which only the first may be counted; empty: unknown", POSITIVE, later=True
         ),
         "status": replace(_STATUS, later=True),
         "reason": replace(_REASON, later=True),
@@ -258,25 +241,24 @@ SUMMARIES = Table(
     "one line of a profile that holds sums, not events",
     ("tool", "variant", "network", "size", "share_of", "row"),
     {
-        "tool": Column("string", "profiler that printed it"),
+        "tool": text("profiler that printed it"),
         "variant": _VARIANT,
         "network": _NETWORK,
         "size": _SIZE,
-        "share_of": Column(
-            "string",
-            "what the shares are of: gpu (kernels, copies and sets), kernels, copies (and sets), api or range",
+        "share_of": text(
+            "what the shares are of: gpu (kernels, copies and sets), kernels, copies (and sets), api or range"
         ),
-        "row": Column("int64", "place in the profiler's table, from 0: names can be alike", COUNT),
-        "kind": Column("string", "as in activities"),
-        "name": Column("string", "the profiler's name for it"),
-        "share_percent": Column(
-            "float64", "its share of the time, 0 to 100; empty where printed as less than a bound", Range(0, 100)
+        "row": whole("place in the profiler's table, from 0: names can be alike", COUNT),
+        "kind": text("as in activities"),
+        "name": text("the profiler's name for it"),
+        "share_percent": real(
+            "its share of the time, 0 to 100; empty where printed as less than a bound", Range(0, 100)
         ),
-        "total_ns": Column("int64", "time of all calls, to the digits printed", COUNT),
-        "calls": Column("Int64", "number of calls; this and what follows is empty where the file has lost it", COUNT),
-        "avg_ns": Column("float64", "mean time of a call", COUNT),
-        "min_ns": Column("Int64", "shortest call", COUNT),
-        "max_ns": Column("Int64", "longest call", COUNT),
+        "total_ns": whole("time of all calls, to the digits printed", COUNT),
+        "calls": whole_or_none("number of calls; this and what follows is empty where the file has lost it", COUNT),
+        "avg_ns": real("mean time of a call", COUNT),
+        "min_ns": whole_or_none("shortest call", COUNT),
+        "max_ns": whole_or_none("longest call", COUNT),
     },
 )
 """Not among RUN_TABLES: these sums are imported; a run of this project keeps the events."""
@@ -287,13 +269,11 @@ SANITIZER = Table(
     ("variant", "tool"),
     {
         "variant": _VARIANT,
-        "tool": Column("string", "memcheck, racecheck, initcheck or synccheck"),
-        "version": Column("string", "the tool's own words on its version"),
-        "errors": Column("Int64", "errors that the tool counts; empty where it did not run", COUNT, needed=True),
+        "tool": text("memcheck, racecheck, initcheck or synccheck"),
+        "version": text("the tool's own words on its version"),
+        "errors": whole_or_none("errors that the tool counts; empty where it did not run", COUNT, needed=True),
         "status": _STATUS,
-        "reason": Column(
-            "string", "the tool's first words where it found something, or why it did not run", most=REASON
-        ),
+        "reason": text("the tool's first words where it found something, or why it did not run", most=REASON),
     },
     optional=True,
 )
@@ -303,12 +283,12 @@ ATTACKS = Table(
     "one cheating or broken kernel that the harness was tried with",
     ("attack", "device"),
     {
-        "attack": Column("string", "what the kernel does"),
-        "device": Column("string", "gpu; emulator: the kernel's source on the CPU; cpu: a CPU variant that does so"),
-        "caught": Column("bool", "whether a check failed it, as one must"),
+        "attack": text("what the kernel does"),
+        "device": text("gpu; emulator: the kernel's source on the CPU; cpu: a CPU variant that does so"),
+        "caught": flag("whether a check failed it, as one must"),
         "status": _STATUS,
-        "reason": Column("string", "the words of the check that caught it", most=REASON),
-        "caught_by": Column("string", "the check that caught it", later=True),
+        "reason": text("the words of the check that caught it", most=REASON),
+        "caught_by": text("the check that caught it", later=True),
     },
     optional=True,
 )
@@ -321,12 +301,10 @@ SWEEP = Table(
         **_PLACE,
         "variant": _VARIANT,
         "size": _SIZE,
-        "configuration": Column("string", "the constants, as BLOCK_X=32 BLOCK_Y=4"),
-        "tool": Column("string", "the tuner and its version"),
-        "time_ms": Column(
-            "float64", "mean kernel time of its iterations; empty where it did not run", TIME_MS, needed=True
-        ),
-        "n": Column("int64", "iterations", COUNT),
+        "configuration": text("the constants, as BLOCK_X=32 BLOCK_Y=4"),
+        "tool": text("the tuner and its version"),
+        "time_ms": real("mean kernel time of its iterations; empty where it did not run", TIME_MS, needed=True),
+        "n": whole("iterations", COUNT),
         **_OUTCOME,
     },
     optional=True,
@@ -337,13 +315,13 @@ JOBS = Table(
     "one part of the run that was made on a GPU, and how long its job held the GPU for it",
     ("part",),
     {
-        "part": Column("string", "what was made: kind, device, network and variant, as samples/gpu/fa18/direct"),
+        "part": text("what was made: kind, device, network and variant, as samples/gpu/fa18/direct"),
         "measured_on": _MEASURED_ON,
-        "alone": Column("bool", "a measurement, alone on its GPU; else a check, beside others"),
-        "cores": Column("string", "the host's cores that the job was kept to, as 0-15,32-47"),
-        "waited_s": Column("float64", "from when the job was ready to when it had the GPU", COUNT),
-        "began_s": Column("float64", "when it had the GPU, since 1970 by the host's clock", COUNT),
-        "ended_s": Column("float64", "when it gave the GPU back, likewise", COUNT),
+        "alone": flag("a measurement, alone on its GPU; else a check, beside others"),
+        "cores": text("the host's cores that the job was kept to, as 0-15,32-47"),
+        "waited_s": real("from when the job was ready to when it had the GPU", COUNT),
+        "began_s": real("when it had the GPU, since 1970 by the host's clock", COUNT),
+        "ended_s": real("when it gave the GPU back, likewise", COUNT),
     },
     optional=True,
     ascending=("began_s", "ended_s"),
@@ -355,38 +333,32 @@ PRECISION = Table(
     ("variant", "inputs", "layer"),
     {
         "variant": _VARIANT,
-        "inputs": Column(
-            "string",
+        "inputs": text(
             "reals: x and w in [-1, 1) with full mantissas; small, large: x times 2^-20, 2^20; mixed: each pixel times"
             " 2^e, e from -12 to 12; subnormal: x times 2^-130, w times 2^30; outliers: one of 997 values of x times 2^9;"
-            " empty: none was tried",
+            " empty: none was tried"
         ),
-        "layer": Column("string", "the convolution, as 6x30x30 * 16@5x5; empty: none was reached"),
-        "precision": Column("string", "the class that the variant claims: fp32, tf32, fp16 or bf16"),
-        "products": Column("Int64", "products in a sum, C*K*K", POSITIVE),
-        "images": Column("Int64", "images of the call", POSITIVE),
-        "rel_l2_err": Column("float64", "norm of the error over norm of the float64 result", COUNT, needed=True),
-        "direct_rel_l2_err": Column("float64", "the same of `direct` on the same inputs", COUNT, needed=True),
-        "fp32_class": Column("bool", "whether rel_l2_err is at most twice direct_rel_l2_err, and no output NaN"),
-        "status": Column(
-            "string", "ok, or unsupported, compile_failed, launch_failed, wrong_result, timed_out or refused"
-        ),
-        "reason": Column(
-            "string", "why the status is not ok, with value, limit and remedy; empty when ok", most=REASON
-        ),
+        "layer": text("the convolution, as 6x30x30 * 16@5x5; empty: none was reached"),
+        "precision": text("the class that the variant claims: fp32, tf32, fp16 or bf16"),
+        "products": whole_or_none("products in a sum, C*K*K", POSITIVE),
+        "images": whole_or_none("images of the call", POSITIVE),
+        "rel_l2_err": real("norm of the error over norm of the float64 result", COUNT, needed=True),
+        "direct_rel_l2_err": real("the same of `direct` on the same inputs", COUNT, needed=True),
+        "fp32_class": flag("whether rel_l2_err is at most twice direct_rel_l2_err, and no output NaN"),
+        **_OUTCOME,
     },
     optional=True,
 )
 
 _STREAM = {
-    "network": Column("string", "network whose shapes it is"),
-    "variant": Column("string", "stem of the kernel's file"),
-    "images": Column("int64", "images of the stream: those of the data set again and again", POSITIVE),
-    "shards": Column("int64", "parts of the stream that a worker each infers", POSITIVE),
-    "workers": Column("int64", "workers that may run at a time: GPUs; 1 on a CPU, whose cores one takes", POSITIVE),
-    "device": Column("string", "cpu or gpu"),
+    "network": text("network whose shapes it is"),
+    "variant": text("stem of the kernel's file"),
+    "images": whole("images of the stream: those of the data set again and again", POSITIVE),
+    "shards": whole("parts of the stream that a worker each infers", POSITIVE),
+    "workers": whole("workers that may run at a time: GPUs; 1 on a CPU, whose cores one takes", POSITIVE),
+    "device": text("cpu or gpu"),
 }
-_STREAM_SHA256 = Column("string", "SHA-256 of the labels of the whole stream, a byte each, in its order")
+_STREAM_SHA256 = text("SHA-256 of the labels of the whole stream, a byte each, in its order")
 
 STREAM_SHARDS = Table(
     "stream_shards.csv",
@@ -394,30 +366,26 @@ STREAM_SHARDS = Table(
     ("network", "variant", "images", "shards", "workers", "shard"),
     {
         **_STREAM,
-        "weights": Column("string", "weight set"),
+        "weights": text("weight set"),
         "stream_sha256": _STREAM_SHA256,
-        "shard": Column("int64", "number of the shard, from 1", POSITIVE),
-        "first": Column("int64", "its first image", COUNT),
-        "end": Column("int64", "the image that follows its last", POSITIVE),
-        "measured_on": Column("string", "node and, for a GPU, its UUID hashed, first 12 digits: node7/3f2a1c4d5e6f"),
-        "chunk": Column("int64", "images that were inferred at a time", POSITIVE),
-        "labels_sum": Column("int64", "sum of its labels", COUNT),
-        "labels_sha256": Column("string", "SHA-256 of its labels, a byte each"),
-        "mismatched_labels": Column(
-            "int64", "images whose label is not that which infer.py predicts with this variant", COUNT
-        ),
-        "began_s": Column("float64", "start of the worker's process, after the start of the stream's first", COUNT),
-        "first_read_s": Column("float64", "when it began to read images, likewise", COUNT),
-        "ended_s": Column("float64", "when its last label was written, likewise", COUNT),
-        "start_s": Column(
-            "float64", "what the worker needed before: Python, libraries, device, weights, a first chunk", COUNT
-        ),
-        "waited_s": Column("float64", "how long it waited for its device meanwhile, no part of start_s", COUNT),
-        "read_s": Column("float64", "time in which it read images", COUNT),
-        "copy_s": Column("float64", "time of copies to and from the device; beside the rest. Empty on a CPU", COUNT),
-        "compute_s": Column("float64", "time of the network; on a GPU beside the rest", COUNT),
-        "device_bytes": Column("Int64", "most device memory in use, as the driver counts it; empty on a CPU", COUNT),
-        "max_rss_kib": Column("int64", "peak resident memory of the worker", COUNT),
+        "shard": whole("number of the shard, from 1", POSITIVE),
+        "first": whole("its first image", COUNT),
+        "end": whole("the image that follows its last", POSITIVE),
+        "measured_on": text("node and, for a GPU, its UUID hashed, first 12 digits: node7/3f2a1c4d5e6f"),
+        "chunk": whole("images that were inferred at a time", POSITIVE),
+        "labels_sum": whole("sum of its labels", COUNT),
+        "labels_sha256": text("SHA-256 of its labels, a byte each"),
+        "mismatched_labels": whole("images whose label is not that which infer.py predicts with this variant", COUNT),
+        "began_s": real("start of the worker's process, after the start of the stream's first", COUNT),
+        "first_read_s": real("when it began to read images, likewise", COUNT),
+        "ended_s": real("when its last label was written, likewise", COUNT),
+        "start_s": real("what the worker needed before: Python, libraries, device, weights, a first chunk", COUNT),
+        "waited_s": real("how long it waited for its device meanwhile, no part of start_s", COUNT),
+        "read_s": real("time in which it read images", COUNT),
+        "copy_s": real("time of copies to and from the device; beside the rest. Empty on a CPU", COUNT),
+        "compute_s": real("time of the network; on a GPU beside the rest", COUNT),
+        "device_bytes": whole_or_none("most device memory in use, as the driver counts it; empty on a CPU", COUNT),
+        "max_rss_kib": whole("peak resident memory of the worker", COUNT),
     },
     optional=True,
     ascending=("began_s", "first_read_s", "ended_s"),
@@ -430,23 +398,23 @@ STREAMS = Table(
     {
         **_STREAM,
         "stream_sha256": _STREAM_SHA256,
-        "devices": Column("int64", "devices that had a shard", POSITIVE),
-        "wall_s": Column("float64", "time in which any worker ran, its start within", POSITIVE),
-        "images_per_s": Column("float64", "images over wall_s", POSITIVE),
-        "efficiency": Column(
-            "float64", "images_per_s over that of one device times the devices; empty: that was not streamed", POSITIVE
+        "devices": whole("devices that had a shard", POSITIVE),
+        "wall_s": real("time in which any worker ran, its start within", POSITIVE),
+        "images_per_s": real("images over wall_s", POSITIVE),
+        "efficiency": real(
+            "images_per_s over that of one device times the devices; empty: that was not streamed", POSITIVE
         ),
-        "streaming_s": Column("float64", "time in which any worker was past its start", POSITIVE),
-        "streaming_images_per_s": Column("float64", "images over streaming_s", POSITIVE),
-        "streaming_efficiency": Column("float64", "as efficiency, of streaming_images_per_s", POSITIVE),
-        "start_s": Column("float64", "mean of its workers, as in stream_shards, as the three that follow", COUNT),
-        "read_s": Column("float64", "time in which a worker read images", COUNT),
-        "copy_s": Column("float64", "time of copies to and from the device", COUNT),
-        "compute_s": Column("float64", "time of the network", COUNT),
-        "device_bytes": Column("Int64", "most device memory of a worker", COUNT),
-        "max_rss_kib": Column("int64", "most resident memory of a worker", COUNT),
-        "labels_sum": Column("int64", "sum of all labels", COUNT),
-        "mismatched_labels": Column("int64", "labels that are not the inference program's", COUNT),
+        "streaming_s": real("time in which any worker was past its start", POSITIVE),
+        "streaming_images_per_s": real("images over streaming_s", POSITIVE),
+        "streaming_efficiency": real("as efficiency, of streaming_images_per_s", POSITIVE),
+        "start_s": real("mean of its workers, as in stream_shards, as the three that follow", COUNT),
+        "read_s": real("time in which a worker read images", COUNT),
+        "copy_s": real("time of copies to and from the device", COUNT),
+        "compute_s": real("time of the network", COUNT),
+        "device_bytes": whole_or_none("most device memory of a worker", COUNT),
+        "max_rss_kib": whole("most resident memory of a worker", COUNT),
+        "labels_sum": whole("sum of all labels", COUNT),
+        "mismatched_labels": whole("labels that are not the inference program's", COUNT),
     },
 )
 """Not among RUN_TABLES: it follows from STREAM_SHARDS (`streams.summarize_streams`)."""
@@ -463,8 +431,7 @@ def place(problem: str, cases: str, case: str = "") -> dict[str, str]:
 
 
 def with_places(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """A table's rows with what their `case` is made of: `network`, a study's name where there is none, and `layer`, empty
-    for a whole network."""
+    """A table's rows with their `case`: `network`, or a study's name, and `layer`, empty for a whole network."""
     if "case" not in frame:
         return frame
     parts = {case: str(case).partition("/") for case in frame.case.unique()}
@@ -473,10 +440,7 @@ def with_places(frame: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def first_failure(correctness: Iterable[Mapping[Any, Any]]) -> dict[str, str] | None:
-    """status and reason of the first test that failed in rows of CORRECTNESS; None where a variant may be measured.
-
-    A layer that the variant does not support is no failure of it.
-    """
+    """status and reason of the first failed test in rows of CORRECTNESS, unsupported layers aside, if any."""
     for row in correctness:
         if not row["ok"] and row["status"] != "unsupported":
             return {"status": row["status"], "reason": row["reason"]}

@@ -1,8 +1,6 @@
 """The files that a program's results depend on: the modules that it imports, the programs that it starts and the data
-files that they name, all read from the sources.
-
-Snakemake makes a file again when an input changed, and does not see imports. So rules name these files as inputs.
-"""
+files that they name, all read from the sources. Snakemake makes a file again when an input changed, and does not see
+imports. So rules name these files as inputs."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -37,10 +35,7 @@ def program(name: str) -> str:
 
 
 def inputs_for(program: str, device: str = "", presenting: bool = False) -> list[str]:
-    """Files beside a program of `scripts/` that decide what it makes on a device, from the project's folder.
-
-    `presenting` modules are left out unless what it makes is read by people.
-    """
+    """Files beside a program of `scripts/` that decide what it makes; `presenting` ones where people read."""
     without = ELSEWHERE.get(device, set()) | (set() if presenting else set(PRESENTING))
     return _paths(SCRIPTS / program, frozenset(without))
 
@@ -98,8 +93,7 @@ _TEXT = re.compile(r'"([\w.-]+)"')
 
 @cache
 def _named_files(path: Path) -> set[Path]:
-    """Files of this project that one source file names: modules imported, programs and data files as text; without what
-    only a type checker imports."""
+    """Files that one source names: modules imported, programs and data files as text; no types' imports."""
     source, files = _TYPES_ALONE.sub("", path.read_text()), _files_by_name(path.parent)
     named = {files[text] for text in _TEXT.findall(source) if text in files}
     for module, listed in _IMPORT.findall(source):

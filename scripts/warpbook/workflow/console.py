@@ -11,8 +11,7 @@ from typing import Any, TextIO
 
 from warpbook.common import units
 
-SNAKEMAKE = "snakemake.logging"
-"""The logger that Snakemake speaks through."""
+SNAKEMAKE = "snakemake.logging"  # the logger that Snakemake speaks through
 EVERY_S = 30
 """Where no terminal is, a line is written for the first job of a rule, and for another after so many seconds."""
 BAR = 24
@@ -51,10 +50,8 @@ SAID = Path("results/said")
 
 
 class Console(logging.Handler):
-    """Takes the place of Snakemake's own handler of the console, whose formatter words what is left as it is.
-
-    A terminal has one line that is written over; elsewhere a line stands for each stage.
-    """
+    """Takes the place of Snakemake's own handler of the console, whose formatter words what is left as it is. A
+    terminal has one line that is written over; elsewhere a line stands for each stage."""
 
     def __init__(self, stream: TextIO, words: logging.Formatter | None, wanted: Callable[[], Iterable[str]] = list):
         super().__init__()
@@ -188,10 +185,8 @@ def _interrupt(*_: Any) -> None:
 
 
 def install(wanted: Callable[[], Iterable[str]] = list) -> None:
-    """Have Snakemake say less on the console, unless it was asked for more or for another logger.
-
-    wanted: the files that its command is about; where none is to be made, they are named.
-    """
+    """Have Snakemake say less on the console, unless it was asked for more or for another logger. wanted: the files
+    that its command is about; where none is to be made, they are named."""
     logger = logging.getLogger(SNAKEMAKE)
     for default in logger.handlers:
         asked: Any = default.filters[0] if default.filters else None

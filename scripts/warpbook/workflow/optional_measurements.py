@@ -10,8 +10,7 @@ AA_TESTS = 4  # A/A tests of a variant on each layer at each size, on all GPUs t
 
 
 def _starting_points(plan: Plan, cases: str) -> list[str]:
-    """CUDA C++ variants of a set of cases that build on no other, files of the course left out, which are timed
-    otherwise."""
+    """CUDA C++ variants of a set of cases that build on no other, without files of the course."""
     every = plan.problem_variants(cases).items()
     return [name for name, one in every if one.cuda_source and not one.header.builds_on and not one.course]
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
 from warpbook.common.errors import UserError, nearest_name
@@ -22,8 +21,7 @@ from warpbook.workflow.streams import Stream
 
 @dataclass(frozen=True)
 class GpuSource:
-    """Where a study's GPU figures come from: `live` here, an `archived` run, or nowhere, and the sentence that says
-    why."""
+    """Where a study's GPU figures come from: `live` here, an `archived` run, or nowhere; and a sentence why."""
 
     device: Device | None
     archived: Run | None
@@ -60,10 +58,7 @@ class Plan:
 
     @cached_property
     def gpus(self) -> int:
-        """How many GPUs of a host its jobs are shared out over.
-
-        Raises UserError where fewer of one model are visible than wanted, or where nobody can tell how many there are.
-        """
+        """How many GPUs of a host share its jobs. UserError where fewer of one model are visible, or unknown."""
         if not self.device:
             return 1
         if not self.remote_target:
@@ -129,10 +124,7 @@ class Plan:
         return next((cases for cases in self.case_sets if variant in self.problem_variants(cases)), "")
 
     def variants_for(self, network: str, device: str) -> list[str]:
-        """Variants of a device that any chosen study wants of a set of cases, baselines before what builds on them.
-
-        On a GPU a run of all studies holds every variant, whatever they compare.
-        """
+        """Variants of a device that any chosen study wants of cases, baselines first; for a GPU and all studies all."""
         wanted: set[str] = set()
         for name, study in self.config.chosen_studies.items():
             if self.config.case_set_name(name) == network:
@@ -152,8 +144,7 @@ class Plan:
         ]
 
     def course_files(self, network: str) -> list[str]:
-        """Files of the course that compute a network's layers, whether or not a study lists them: a study lists what it
-        compares."""
+        """Files of the course that compute a network's layers, whether or not a study lists them."""
         layers = self.config.case_set(network).cases
         return [
             name
@@ -223,10 +214,7 @@ class Plan:
 
     def profile_sizes(self, tool: str, network: str, variant: str) -> list[int]:
         """Sizes at which a profiler watches the program: all that it is run at, and those at which a study draws it.
-
-        Nsight Systems watches the largest alone, and where CUPTI does too only starting points, frameworks and what a
-        study shows as its submission: it is there to agree or disagree.
-        """
+        Nsight Systems watches the largest alone and, beside CUPTI, only starting points, frameworks and submissions."""
         sizes = self.program_sizes(network, variant)
         if tool == "nsys":
             wanted = (
@@ -262,10 +250,7 @@ class Plan:
 
     @cached_property
     def gpu_sources(self) -> dict[str, GpuSource]:
-        """Where each chosen study's GPU figures come from.
-
-        Raises UserError where the configuration demands a device or a run that is not there.
-        """
+        """Where each chosen study's GPU figures come from. UserError where a demanded device or run is not there."""
         return {name: self._gpu_source(name, study) for name, study in self.config.chosen_studies.items()}
 
     def _gpu_source(self, name: str, study: Study) -> GpuSource:
@@ -337,12 +322,6 @@ class Plan:
             problem=next(filter(None, problems), ""),
         )
 
-    @property
-    def cited_paths(self) -> list[Path]:
-        """Archived runs that the chosen studies cite."""
-        paths = [source.archived.path for source in self.gpu_sources.values() if source.archived]
-        return list(dict.fromkeys(paths))
-
 
 def from_config(values: Mapping[str, Any]) -> Plan:
     """The plan for a configuration's values, which are checked against the variants that are here."""
@@ -377,10 +356,7 @@ def _with_wanted_variants(every: Plan) -> Plan:
 
 
 def build(config: Config, known: dict[str, Variant] | None = None) -> Plan:
-    """The plan for a configuration: on this machine's device, or on the one that `target` promises elsewhere.
-
-    `known` are the variants, where somebody has discovered them already.
-    """
+    """The plan for a configuration: on this machine's device, or `target`'s. `known`: the variants, if discovered."""
     known = variants.discover() if known is None else known
     if config.target is None:
         found = cuda_devices.visible_devices()

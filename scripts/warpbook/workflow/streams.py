@@ -1,8 +1,6 @@
 """Streams: inference of more images than the data set has, in shards, each of which one worker on one device infers.
-
 Image i of a stream is image i % 10,000 of the data set. The images lie in a file as the network takes them, uint8, the
-whole set so often as fits into FILE_BYTES; a stream longer than the file begins it again.
-"""
+whole set so often as fits into FILE_BYTES; a stream longer than the file begins it again."""
 
 import math
 import os
@@ -30,11 +28,8 @@ FILE_BYTES = 512 << 20
 """More than processors' caches hold, so that a chunk comes from the disk, or from the memory that keeps files; and less
 than ten million images of 64 x 64, which are 41 GB."""
 
-READERS = 4
-"""Threads that read a chunk together: one copies less from the system's memory than a GPU infers."""
-
-PARTS = Path(run_parts.PARTS, "stream_shards")
-"""Where streams are made, a table of shards for each."""
+READERS = 4  # threads that read a chunk together: one copies less from the system's memory than a GPU infers
+PARTS = Path(run_parts.PARTS, "stream_shards")  # where streams are made, a table of shards for each
 
 IDENTITY = ["network", "variant", "images", "shards", "workers"]
 """Columns of STREAM_SHARDS that tell streams apart."""
@@ -178,7 +173,8 @@ def summarize_streams(shards: "pd.DataFrame") -> Iterator[Row]:
             }
         )
     for row in rows:
-        single = next((other for other in rows if other["devices"] == 1 and _is_same_stream(row, other)), None)
+        alike = {"devices": 1} | {name: row[name] for name in ("network", "variant", "images")}
+        single = next((other for other in rows if alike.items() <= other.items()), None)
         for rate in ("images_per_s", "streaming_images_per_s"):
             name = rate.replace("images_per_s", "efficiency")
             row[name] = row[rate] / (row["devices"] * single[rate]) if single else None
@@ -188,7 +184,3 @@ def summarize_streams(shards: "pd.DataFrame") -> Iterator[Row]:
 def device_words(row: Row) -> str:
     """How many devices a row of STREAMS is of, in words: 4 GPUs."""
     return f"{row['devices']} {row['device'].upper()}{'s' * (row['devices'] > 1)}"
-
-
-def _is_same_stream(one: Row, other: Row) -> bool:
-    return all(one[name] == other[name] for name in ("network", "variant", "images"))

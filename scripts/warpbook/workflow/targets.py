@@ -55,10 +55,7 @@ class WholeNetworks:
 
 @dataclass(frozen=True)
 class Targets:
-    """Paths from the project's folder, as Snakemake's rules name them.
-
-    A place is `network/variant`: most parts of a run are of one variant on one network.
-    """
+    """Paths from the project's folder, as Snakemake's rules name them. A place is `network/variant`."""
 
     plan: Plan
 
@@ -68,10 +65,7 @@ class Targets:
         return "gpu" in self.plan.devices
 
     def places(self, device: str, programs: bool = False) -> list[str]:
-        """Places of a device that this command measures, or, for `programs`, those whose whole programs are run.
-
-        A whole program needs the network's weights; those of sp19 have to be imported.
-        """
+        """Places of a device that this command measures; for `programs`, those with weights, to run whole programs."""
         return [
             f"{network}/{variant}"
             for network in self.plan.case_sets
@@ -94,8 +88,7 @@ class Targets:
 
     @property
     def samples(self) -> list[str]:
-        """Times of each variant; of files of the course, run with their own host code, on the networks that have their
-        layers, whether or not a study lists them."""
+        """Times of each variant, and of files of the course, listed or not, on the networks that have their layers."""
         files = [
             f"{PARTS}/samples/gpu/{network}/{variant}.csv.gz"
             for network in (self.plan.networks if self.on_gpu else [])
@@ -124,11 +117,7 @@ class Targets:
 
     @cached_property
     def checks(self) -> list[str]:
-        """Correctness of every variant.
-
-        On a GPU a check takes a second: every variant is checked on every network. Where there is none, the sources of
-        those that the studies compare, and files of the course for its network, are checked on the CPU.
-        """
+        """Correctness: on a GPU of each variant on each network; emulated, of what studies compare and the course's."""
         measured = self._parts("correctness", ".csv")
         if self.on_gpu:
             others = [
@@ -264,14 +253,14 @@ class Targets:
     def templates(self) -> list[str]:
         """What a report is rendered with besides code: templates, styles, narratives, published figures."""
         words = ("narrative/*.md", "published/*.csv", "answers/*.*", "answers/*/*.*")
-        endings = ("*.j2", "*/*.j2", "*/*.css", "*.js", "panzoom/*", *words)
+        endings = ("*.j2", "*/*.j2", "style/*", "*.js", "panzoom/*", *words)
         files = (path for folder in both_folders("reports") for ending in endings for path in folder.glob(ending))
         return sorted(from_project(path) for path in files if not path.name.startswith(("compare.", "site.")))
 
 
 def site_templates() -> list[str]:
     """What the pages over archived runs are rendered with besides code."""
-    kinds = ("site.*", "macros.html.j2", "style/*.css", "fonts/*", "*.js")
+    kinds = ("site.*", "macros.html.j2", "style/*", "fonts/*", "*.js")
     return sorted(
         from_project(path) for folder in both_folders("reports") for kind in kinds for path in folder.glob(kind)
     )

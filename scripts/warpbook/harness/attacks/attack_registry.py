@@ -11,6 +11,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from warpbook.common.files import LIBRARY
 from warpbook.config.settings import Measuring, ProgramRuns, SeriesPolicy
@@ -107,54 +108,49 @@ class Attack:
         return {"emulator": self.emulated, "gpu": self.gpu, "cpu": self.cpu}[device]
 
 
+def everywhere(words: str, old: str = "", new: str = "", **more: Any) -> Attack:
+    """An attack of which the same is said on every device."""
+    return Attack(words, words, old, new, cpu=words, **more)
+
+
+def when_timed(words: str, old: str = "", new: str = "", **more: Any) -> Attack:
+    """An attack that passes its checks, and of which the same is said on the devices that time it."""
+    return Attack(None, words, old, new, timed=True, cpu=words, **more)
+
+
 ATTACKS = {
     "writes nothing": Attack(
         "leaves 3200 of 3200 outputs unwritten", "outputs unwritten", STORE, "",
         cpu="leaves 3200 of 3200 outputs unwritten", on_cpu="pass",
     ),
-    "writes zeros": Attack(
-        "must be exact on small integers", "must be exact on small integers", "= sum;", "= 0 * K;",
-        cpu="must be exact on small integers", on_cpu="y[...] = 0",
-    ),
+    "writes zeros": everywhere("must be exact on small integers", "= sum;", "= 0 * K;", on_cpu="y[...] = 0"),
     "skips the last row": Attack(
         "leaves 200 of 3200 outputs unwritten", "outputs unwritten", "row >= H_out", "row >= H_out - 1",
         cpu="leaves 200 of 3200 outputs unwritten", on_cpu="y[:, :, :-1] = convolve(x, w)[:, :, :-1]",
     ),
     "writes one element outside": Attack(
-        "heap-buffer-overflow in conv_forward at mine.cu",
-        "writes outside its output y: 1 of the words",
-        STORE,
-        f"{STORE} {FIRST} y[-1] = 1;",
-        cpu="writes outside its output y: 1 of the words", on_cpu="launch(x, w, y); beside(y, -1)[0] = 1",
+        "heap-buffer-overflow in conv_forward at mine.cu", "writes outside its output y: 1 of the words", STORE,
+        f"{STORE} {FIRST} y[-1] = 1;", cpu="writes outside its output y: 1 of the words",
+        on_cpu="launch(x, w, y); beside(y, -1)[0] = 1",
     ),
     "reads outside": Attack(
-        "heap-buffer-overflow in conv_forward at mine.cu",
-        "outputs are NaN",
-        STORE,
-        f"{FIRST} sum += 0 * x[(size_t)N * C * H * W]; {STORE}",
-        cpu="1 outputs are NaN", on_cpu="launch(x, w, y); y[0, 0, 0, 0] += 0 * beside(x, x.size)[0]",
+        "heap-buffer-overflow in conv_forward at mine.cu", "outputs are NaN", STORE,
+        f"{FIRST} sum += 0 * x[(size_t)N * C * H * W]; {STORE}", cpu="1 outputs are NaN",
+        on_cpu="launch(x, w, y); y[0, 0, 0, 0] += 0 * beside(x, x.size)[0]",
     ),
-    "replays its previous answer": Attack(
-        "exceeds what fp32 allows", "exceeds what fp32 allows", launcher=launchers.REPLAY,
-        cpu="exceeds what fp32 allows",
+    "replays its previous answer": everywhere("exceeds what fp32 allows", launcher=launchers.REPLAY),
+    "replays an answer once it is called often": when_timed(
+        "when timed: mine is wrong", launcher=launchers.REPLAY_LATER,
     ),
-    "replays an answer once it is called often": Attack(
-        None, "when timed: mine is wrong", launcher=launchers.REPLAY_LATER, timed=True,
-        cpu="when timed: mine is wrong",
+    "remembers answers by the values of its inputs": when_timed(
+        GAINS_NOTHING, "float sum = 0.0f;", SLOW.format(1_000_000), launcher=launchers.REMEMBER, honest_ms=0.3,
     ),
-    "remembers answers by the values of its inputs": Attack(
-        None, GAINS_NOTHING, "float sum = 0.0f;", SLOW.format(1_000_000),
-        launcher=launchers.REMEMBER, timed=True, cpu=GAINS_NOTHING, honest_ms=0.3,
+    "does nothing where its inputs are those of the call before": when_timed(
+        GAINS_NOTHING, "float sum = 0.0f;", SLOW.format(1_000_000), launcher=launchers.DO_LESS, honest_ms=0.3,
     ),
-    "does nothing where its inputs are those of the call before": Attack(
-        None, GAINS_NOTHING, "float sum = 0.0f;", SLOW.format(1_000_000),
-        launcher=launchers.DO_LESS, timed=True, cpu=GAINS_NOTHING, honest_ms=0.3,
-    ),
-    "claims a thousandth of the time that it takes": Attack(
-        None, "by the judge's clock", launcher=launchers.FALSE_TIMES, timed=True, cpu="by the judge's clock",
-    ),
-    "claims a thousandth, and is slow where few calls are timed at once": Attack(
-        None, "by the judge's clock", launcher=launchers.SLOW_IN_SHORT_BATCHES, timed=True, cpu="by the judge's clock",
+    "claims a thousandth of the time that it takes": when_timed("by the judge's clock", launcher=launchers.FALSE_TIMES),
+    "claims a thousandth, and is slow where few calls are timed at once": when_timed(
+        "by the judge's clock", launcher=launchers.SLOW_IN_SHORT_BATCHES,
     ),
     "leaves kernels at work on a stream of its own": Attack(
         None, "by the judge's clock", launcher=launchers.SPIN_ASIDE, timed=True,
@@ -163,48 +159,36 @@ ATTACKS = {
         None, None, timed=True, cpu="when its calls are over",
         on_cpu="launch(x, w, y); import threading; threading.Thread(target=forever, daemon=True).start()",
     ),
-    "answers before it is asked": Attack(
-        "answers what no variant's would", "answers what no variant's would", launcher=launchers.ANSWER_EARLY,
-        cpu="answers what no variant's would",
+    "answers before it is asked": everywhere("answers what no variant's would", launcher=launchers.ANSWER_EARLY),
+    "answers with more than a parser can read": everywhere(
+        "answers what no variant's would", launcher=launchers.ANSWER_WITHOUT_END,
     ),
-    "answers with more than a parser can read": Attack(
-        "answers what no variant's would", "answers what no variant's would", launcher=launchers.ANSWER_WITHOUT_END,
-        cpu="answers what no variant's would",
-    ),
-    "closes the way to its judge": Attack(
-        "its process died", "its process died", launcher=launchers.CLOSE, cpu="its process died",
-    ),
-    "ends its process as if all was well": Attack(
-        "its process died", "its process died", launcher=launchers.EXIT, cpu="its process died",
-    ),
+    "closes the way to its judge": everywhere("its process died", launcher=launchers.CLOSE),
+    "ends its process as if all was well": everywhere("its process died", launcher=launchers.EXIT),
     "leaves its work to another process": Attack(
         None, None, cpu="leaves 3200 of 3200 outputs unwritten",
         on_cpu="import os, time; os.fork() or (time.sleep(0.1), launch(x, w, y), os._exit(0))",
     ),
-    "rounds to half precision once it is called often": Attack(
-        None, "when timed: mine is wrong", launcher=launchers.ROUND_LATE, timed=True, cpu="when timed: mine is wrong",
+    "rounds to half precision once it is called often": when_timed(
+        "when timed: mine is wrong", launcher=launchers.ROUND_LATE,
     ),
-    "skips most calls once it is called often": Attack(
-        None, "when timed: mine is wrong", launcher=launchers.SKIP_LATE, timed=True, cpu="when timed: mine is wrong",
-    ),
+    "skips most calls once it is called often": when_timed("when timed: mine is wrong", launcher=launchers.SKIP_LATE),
     "writes outside its output once it is called often": Attack(
         None, None, launcher=launchers.WRITE_OUTSIDE_LATE, timed=True, cpu="writes outside its output y when timed",
     ),
-    "replaces what it finds of the judge by the garbage collector": Attack(
-        "must be exact on small integers", "must be exact on small integers", launcher=launchers.COLLECTED,
-        cpu="must be exact on small integers",
+    "replaces what it finds of the judge by the garbage collector": everywhere(
+        "must be exact on small integers", launcher=launchers.COLLECTED,
     ),
-    "answers from files that an earlier process wrote": Attack(
-        "must be exact on small integers", "must be exact on small integers",
-        launcher=launchers.REMEMBER_ON_DISK, processes=2, cpu="must be exact on small integers",
+    "answers from files that an earlier process wrote": everywhere(
+        "must be exact on small integers", launcher=launchers.REMEMBER_ON_DISK, processes=2,
     ),
-    "changes its input": Attack(
-        "changes its input x", "changes its input x", STORE, f"{STORE} {FIRST} ((float*)x)[0] += 1;",
-        cpu="changes its input x", on_cpu="launch(x, w, y); x[0, 0, 0, 0] += 1",
+    "changes its input": everywhere(
+        "changes its input x", STORE, f"{STORE} {FIRST} ((float*)x)[0] += 1;",
+        on_cpu="launch(x, w, y); x[0, 0, 0, 0] += 1",
     ),
-    "changes its weights": Attack(
-        "changes its input w", "changes its input w", STORE, f"{STORE} {FIRST} ((float*)w)[1] = 0.5f;",
-        cpu="changes its input w", on_cpu="launch(x, w, y); w[0, 0, 0, 0] = 0.5",
+    "changes its weights": everywhere(
+        "changes its input w", STORE, f"{STORE} {FIRST} ((float*)w)[1] = 0.5f;",
+        on_cpu="launch(x, w, y); w[0, 0, 0, 0] = 0.5",
     ),
     "works on a stream nobody waits for": Attack(
         None, "work on a stream nobody waits for", "float sum = 0.0f;", SLOW.format(100_000),
@@ -217,85 +201,67 @@ ATTACKS = {
         None, None, cpu="leaves 3200 of 3200 outputs unwritten",
         on_cpu="import threading; threading.Timer(0.1, launch, (x, w, y)).start()",
     ),
-    "returns what computes when it is read": Attack(
-        "returns a Lazy, not an array", "returns a Lazy, not an array", launcher=launchers.LAZY,
-        cpu="returns a Lazy, not an array",
-    ),
-    "replaces the clock by one that stands still": Attack(
-        "replaces time.perf_counter, by which the harness judges it",
-        "replaces time.perf_counter, by which the harness judges it",
-        launcher=launchers.STILL_CLOCK, cpu="replaces time.perf_counter, by which the harness judges it",
+    "returns what computes when it is read": everywhere("returns a Lazy, not an array", launcher=launchers.LAZY),
+    "replaces the clock by one that stands still": everywhere(
+        "replaces time.perf_counter, by which the harness judges it", launcher=launchers.STILL_CLOCK,
     ),
     "replaces what reads CUDA's events": Attack(
-        None, "replaces cupy.cuda.get_elapsed_time, by which the harness judges it", launcher=launchers.FALSE_EVENTS
+        None, "replaces cupy.cuda.get_elapsed_time, by which the harness judges it", launcher=launchers.FALSE_EVENTS,
     ),
     "replaces the wait for the device": Attack(
-        None, "deviceSynchronize, by which the harness judges it", launcher=launchers.NO_WAIT
+        None, "deviceSynchronize, by which the harness judges it", launcher=launchers.NO_WAIT,
     ),
-    "replaces the judge of its errors": Attack(
-        "replaces warpbook.harness.checking.comparison_columns, by which the harness judges it",
+    "replaces the judge of its errors": everywhere(
         "replaces warpbook.harness.checking.comparison_columns, by which the harness judges it",
         launcher=launchers.KIND_JUDGE,
-        cpu="replaces warpbook.harness.checking.comparison_columns, by which the harness judges it",
     ),
     "writes only where it sees poison": Attack(
         "exceeds what fp32 allows", "exceeds what fp32 allows", STORE,
         f"if (__float_as_int({STORE.partition(' = ')[0]}) == 0x7FC0DEAD) {STORE}",
     ),
-    "works only when its output is poisoned": Attack(
-        "exceeds what fp32 allows", "exceeds what fp32 allows", launcher=launchers.FOR_POISON,
-        cpu="exceeds what fp32 allows",
-    ),
+    "works only when its output is poisoned": everywhere("exceeds what fp32 allows", launcher=launchers.FOR_POISON),
     "works only between margins of NaNs": Attack(
-        "heap-buffer-overflow in conv_forward at mine.cu", "exceeds what fp32 allows",
-        STORE, f"if (y[-1] != y[-1]) {STORE}",
-        cpu="exceeds what fp32 allows", on_cpu="if np.isnan(beside(y, -1)[0]): launch(x, w, y)",
+        "heap-buffer-overflow in conv_forward at mine.cu", "exceeds what fp32 allows", STORE,
+        f"if (y[-1] != y[-1]) {STORE}", cpu="exceeds what fp32 allows",
+        on_cpu="if np.isnan(beside(y, -1)[0]): launch(x, w, y)",
     ),
     "is right for square shapes only": Attack(
         "outputs unwritten", "outputs unwritten", "* H_out + row) * W_out", "* H_out + row) * H_out",
         cpu="must be exact on small integers",
         on_cpu="n = min(y.shape[2:]); y[...] = 0; y[:, :, :n, :n] = convolve(x, w)[:, :, :n, :n]",
     ),
-    "is right at N divisible by 16 only": Attack(
-        "must be exact on small integers", "must be exact on small integers",
-        "= sum;", "= image < N / 16 * 16 ? sum : 0.0f;",
-        cpu="must be exact on small integers", on_cpu="launch(x, w, y); y[len(x) // 16 * 16:] = 0",
+    "is right at N divisible by 16 only": everywhere(
+        "must be exact on small integers", "= sum;", "= image < N / 16 * 16 ? sum : 0.0f;",
+        on_cpu="launch(x, w, y); y[len(x) // 16 * 16:] = 0",
     ),
-    "computes in less than its declared precision": Attack(
-        "exceeds what fp32 allows", "exceeds what fp32 allows", f"sum += {INPUT}", f"sum += {ROUNDED}",
-        cpu="exceeds what fp32 allows", on_cpu="y[...] = convolve(half(x), half(w))",
+    "computes in less than its declared precision": everywhere(
+        "exceeds what fp32 allows", f"sum += {INPUT}", f"sum += {ROUNDED}",
+        on_cpu="y[...] = convolve(half(x), half(w))",
     ),
-    "computes in half precision unless it sees small integers": Attack(
-        "exceeds what fp32 allows", "exceeds what fp32 allows",
-        f"sum += {INPUT}", f"sum += ({INPUT} == (float)(int){INPUT} ? {INPUT} : {ROUNDED})",
-        cpu="exceeds what fp32 allows",
+    "computes in half precision unless it sees small integers": everywhere(
+        "exceeds what fp32 allows", f"sum += {INPUT}",
+        f"sum += ({INPUT} == (float)(int){INPUT} ? {INPUT} : {ROUNDED})",
         on_cpu="exact = (x == x.round()).all(); y[...] = convolve(x, w) if exact else convolve(half(x), half(w))",
     ),
     "forgets a barrier": Attack(
-        "outputs are NaN",
-        None,
-        "__syncthreads();  // the patch is complete before anyone reads it",
-        "",
+        "outputs are NaN", None, "__syncthreads();  // the patch is complete before anyone reads it", "",
         of="shared_input",
     ),
     "waits at a barrier that others have left": Attack(
-        "some threads wait at a barrier that others have returned before", None,
-        "__shared__ float patch", "if (threadIdx.x == 3) return; __shared__ float patch", of="shared_input",
+        "some threads wait at a barrier that others have returned before", None, "__shared__ float patch",
+        "if (threadIdx.x == 3) return; __shared__ float patch", of="shared_input",
     ),
     "writes outside its shared memory": Attack(
         "undefined behaviour at mine.cu", None, "const int side = TILE + K - 1;", "const int side = TILE + K + 40;",
         of="shared_input",
     ),
     "indexes an array outside its bounds": Attack(
-        "undefined behaviour at mine.cu", None, "float sum = 0.0f;", "float taken[2] = {}; float sum = taken[K + 1];"
+        "undefined behaviour at mine.cu", None, "float sum = 0.0f;", "float taken[2] = {}; float sum = taken[K + 1];",
     ),
-    "faults at launch": Attack(
-        "SEGV", "illegal memory access", STORE, f"{STORE} {FIRST} *(volatile float*)16 = 1;"
-    ),
-    "raises in its launcher": Attack(
-        "ValueError: no such tile", "ValueError: no such tile",
+    "faults at launch": Attack("SEGV", "illegal memory access", STORE, f"{STORE} {FIRST} *(volatile float*)16 = 1;"),
+    "raises in its launcher": everywhere(
+        "ValueError: no such tile",
         launcher="def prepare(kernels, layer, images, launch):\n    raise ValueError('no such tile')\n",
-        cpu="ValueError: no such tile",
     ),
 }  # fmt: skip
 

@@ -193,10 +193,6 @@ class LaunchInference:
         """Whether a launch gives no memory at a place."""
         return cuda_ast.node_text(self._launch.arguments[place]) in ("nullptr", "NULL", "0")
 
-    def named_array(self, place: int) -> str:
-        """The problem's array that a pointer is by the host's name for it; empty where it is none's."""
-        return self.names.find_array(self.pointers[place][0]) if self.pointers[place][0] else ""
-
     def allocated_bytes(self, variable: str) -> str | int:
         """Bytes that the host allocates for a pointer; empty where it allocates none or their number is unknown."""
         body = cuda_ast.field(self._launch.function, "body")

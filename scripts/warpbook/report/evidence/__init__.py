@@ -1,10 +1,6 @@
-"""What a report may claim: the figures of a study from the runs that it cites, those that no longer hold set aside.
-
-CPU figures come from this machine's run, GPU figures from this machine or from an archived run. A recorded figure is
-used only while it is still about the same thing: the variant's sources, the compile options, the study's shapes and
-the measuring policy. Everything else is listed with its reason, and is in no table, chart or headline. What a run holds
-only where it was asked to may come from an older one of the same GPU model, which is then named beside it.
-"""
+"""What a report may claim: the figures of a study from the runs that it cites, those that no longer hold set aside. A
+recorded figure is used only while the variant's sources, the compile options, the study's shapes and the measuring
+policy are what they were. Everything else is listed with its reason, and is in no table, chart or headline."""
 
 from warpbook.profiling.imported_tables import ImportedTables
 from warpbook.report.evidence.build_results import BuildResults
@@ -16,18 +12,12 @@ from warpbook.report.evidence.layer_events import API_KINDS, GPU_KINDS, layer_ev
 from warpbook.report.evidence.measurement_validity import MeasurementValidity
 from warpbook.report.evidence.missing_data import MissingData
 from warpbook.report.evidence.network_times import NetworkTimes
-from warpbook.report.evidence.profile_values import (
-    KernelLaunches,
-    ProfileRow,
-    ProfileValues,
-    first_rows_covering,
-)
-from warpbook.report.evidence.program_times import ProgramTimes
+from warpbook.report.evidence.profile_values import KernelLaunches, ProfileRow, ProfileValues, first_rows_covering
+from warpbook.report.evidence.program_times import ProgramTimes, StreamTimes
 from warpbook.report.evidence.published_values import PublishedValues
 from warpbook.report.evidence.ranking import Ranking
 from warpbook.report.evidence.run_selection import Selection
 from warpbook.report.evidence.scope import Scope
-from warpbook.report.evidence.stream_times import StreamTimes
 from warpbook.report.evidence.submission_evidence import SubmissionEvidence
 from warpbook.report.evidence.time_series import INCONCLUSIVE, NO_RATIO, STATE, Speedup, Times
 from warpbook.runs.catalog import Run
@@ -59,27 +49,24 @@ class Evidence(Scope):
         self.texts_left_out = ""  # why strangers' texts are left out
         self.selection = Selection(self)
         self.builds = BuildResults(self)
-        self.checks = CheckResults(self, self.selection)
-        self.times = Times(self, self.selection)
-        self.course = CourseTimes(self, self.selection, self.checks)
-        self.networks = NetworkTimes(self, self.selection)
-        self.problems = MissingData(self, self.selection, self.builds, self.checks, self.networks)
-        self.programs = ProgramTimes(self, self.selection)
-        self.ranking = Ranking(self, self.times)
-        self.profiles = ProfileValues(self, self.selection)
-        self.counters = CounterValues(self, self.selection, self.ranking)
-        self.claims = ClaimVerdicts(
-            self, self.times, self.counters, self.builds, self.checks, self.profiles, self.problems
-        )
-        self.published = PublishedValues(self, self.times, self.programs)
-        self.trust = MeasurementValidity(self, self.selection)
-        self.streams = StreamTimes(self.selection)
-        self.submitted = SubmissionEvidence(self, self.builds)
+        self.checks = CheckResults(self)
+        self.times = Times(self)
+        self.course = CourseTimes(self)
+        self.networks = NetworkTimes(self)
+        self.problems = MissingData(self)
+        self.programs = ProgramTimes(self)
+        self.ranking = Ranking(self)
+        self.profiles = ProfileValues(self)
+        self.counters = CounterValues(self)
+        self.claims = ClaimVerdicts(self)
+        self.published = PublishedValues(self)
+        self.trust = MeasurementValidity(self)
+        self.streams = StreamTimes(self)
+        self.submitted = SubmissionEvidence(self)
 
     @property
     def cited_runs(self) -> list[Run]:
-        """The runs that the report draws on: this machine's, that of the GPU's figures, and older ones of what that one
-        does not hold."""
+        """The runs that the report draws on: this machine's, that of the GPU's figures, and older ones beside it."""
         older = {run.run_id: run for run in self.selection.from_older_run.values() if run.run_id != self.local.run_id}
         on_gpu = [self.gpu_run] if self.gpu_run and self.gpu_run is not self.local else []
         return [self.local, *on_gpu, *older.values()]

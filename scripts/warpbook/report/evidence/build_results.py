@@ -5,15 +5,12 @@ from typing import Any
 
 import pandas as pd
 
-from warpbook.report.evidence.scope import Scope
+from warpbook.report.evidence.scope import EvidencePart
 from warpbook.runs import tables
 
 
-class BuildResults:
+class BuildResults(EvidencePart):
     """Builds of the variants that the study compares; they need no GPU. table: those for a GPU."""
-
-    def __init__(self, scope: Scope):
-        self._scope = scope
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -27,8 +24,8 @@ class BuildResults:
         return self._builds_for("cpu")
 
     def _builds_for(self, device: str) -> pd.DataFrame:
-        frame = self._scope.local.table(tables.BUILDS)
-        return frame[frame.variant.isin([variant.name for variant in self._scope.compared_variants(device)])]
+        frame = self._ev.local.table(tables.BUILDS)
+        return frame[frame.variant.isin([variant.name for variant in self._ev.compared_variants(device)])]
 
     @cached_property
     def failed(self) -> pd.DataFrame:
@@ -37,7 +34,7 @@ class BuildResults:
 
     def kernels(self, variant: str) -> pd.DataFrame:
         """A variant's kernels as built for the architecture of the GPU cited."""
-        return self.table[(self.table.variant == variant) & (self.table.arch == self._scope.arch) & self.table.ok]
+        return self.table[(self.table.variant == variant) & (self.table.arch == self._ev.arch) & self.table.ok]
 
     def resource(self, variant: str, name: str, kernel: str) -> Any | None:
         """registers, shared_bytes, local_bytes or spill_bytes of a kernel there; None where it was not built."""

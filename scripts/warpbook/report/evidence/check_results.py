@@ -8,16 +8,14 @@ import pandas as pd
 
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence.cache import cached_method
-from warpbook.report.evidence.run_selection import Selection
-from warpbook.report.evidence.scope import Scope
+from warpbook.report.evidence.scope import EvidencePart
 from warpbook.runs import tables
 from warpbook.runs.tables import PRECISION
 
 
 @dataclass(frozen=True)
 class CheckTally:
-    """A variant's tests in sum: worst error over its tolerance, the most labels that differ, the first failure, and
-    why it supports nothing that was tested."""
+    """A variant's tests in sum: worst error over its tolerance, most labels that differ, first failure; why none."""
 
     tests: int
     passed: int
@@ -47,31 +45,25 @@ def tally_checks(tests: pd.DataFrame) -> CheckTally | None:
     )
 
 
-class CheckResults:
+class CheckResults(EvidencePart):
     """Correctness of the variants, on their device and emulated on the CPU."""
-
-    def __init__(self, scope: Scope, selection: Selection):
-        self._scope, self._selection = scope, selection
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        frame = self._selection.rows(tables.CORRECTNESS)
+        frame = self._ev.selection.rows(tables.CORRECTNESS)
         # CPU variants are tested chunk by chunk, at sizes that a study need not name.
-        shown = (
-            frame["size"].isin(self._scope.sizes) | (frame.device == "cpu") | ~frame.layer.isin(self._network_layers)
-        )
+        shown = frame["size"].isin(self._ev.sizes) | (frame.device == "cpu") | ~frame.layer.isin(self._network_layers)
         return frame[shown]
 
     @property
     def _network_layers(self) -> list[str]:
         """The network's layers, and the whole network as ""."""
-        return ["", *self._scope.layer_names]
+        return ["", *self._ev.layer_names]
 
     @cached_property
     def errors(self) -> pd.DataFrame:
-        """Errors over the length of sums and the range of inputs where the run holds them, each with its `ratio` to
-        that of `direct` on the same inputs."""
-        frame = self._selection.optional_rows(PRECISION)
+        """Errors over the length of sums and the range of inputs, with the `ratio` to that of `direct` on the same."""
+        frame = self._ev.selection.optional_rows(PRECISION)
         exact = (frame.rel_l2_err == 0) & (frame.direct_rel_l2_err == 0)
         return frame.assign(ratio=(frame.rel_l2_err / frame.direct_rel_l2_err).mask(exact, 1.0))
 
@@ -83,23 +75,23 @@ class CheckResults:
     @cached_method
     def emulator_tally(self, variant: str) -> CheckTally | None:
         """The tests of a GPU variant on the CPU emulator, counted; None where it was not emulated."""
-        tests = self._scope.local.table(tables.CORRECTNESS)
-        emulated = (tests.network == self._scope.network.name) & (tests.device == "emulator")
+        tests = self._ev.local.table(tables.CORRECTNESS)
+        emulated = (tests.network == self._ev.network.name) & (tests.device == "emulator")
         return tally_checks(tests[(tests.variant == variant) & emulated])
 
     @property
     def not_compared(self) -> list[tuple[Variant, CheckTally]]:
         """GPU variants that the study does not compare but the run checked on its network, with their tests in sum."""
-        if self._scope.gpu_run is None:
+        if self._ev.gpu_run is None:
             return []
-        tests = self._scope.gpu_run.table(tables.CORRECTNESS)
-        tests = tests[(tests.network == self._scope.network.name) & (tests.device == "gpu")]
-        compared = [variant.name for variant in self._scope.compared_variants("gpu")]
+        tests = self._ev.gpu_run.table(tables.CORRECTNESS)
+        tests = tests[(tests.network == self._ev.network.name) & (tests.device == "gpu")]
+        compared = [variant.name for variant in self._ev.compared_variants("gpu")]
         rows = []
         for name in dict.fromkeys(tests.variant):
-            variant = self._scope.plan.variants.get(name)
+            variant = self._ev.plan.variants.get(name)
             total = tally_checks(tests[tests.variant == name])
-            if name not in compared and variant and not self._selection.stale(variant) and total:
+            if name not in compared and variant and not self._ev.selection.stale(variant) and total:
                 rows.append((variant, total))
         return rows
 

@@ -11,13 +11,7 @@ from warpbook.kernels.constraints import Limits
 from warpbook.kernels.variants import Variant
 from warpbook.problems.problem import Case
 from warpbook.profiling import counters
-from warpbook.report.evidence.build_results import BuildResults
-from warpbook.report.evidence.check_results import CheckResults
-from warpbook.report.evidence.counter_values import CounterValues
-from warpbook.report.evidence.missing_data import MissingData
-from warpbook.report.evidence.profile_values import ProfileValues
-from warpbook.report.evidence.scope import Scope
-from warpbook.report.evidence.time_series import Times
+from warpbook.report.evidence.scope import EvidencePart
 
 VERDICTS = ("held", "partly", "refuted", "not testable")
 HELD, SHORT, REFUTED, OPEN = "held", "short", "refuted", "open"
@@ -59,26 +53,13 @@ class UndecidedClaim(Exception):
     """Why a claim has no figure."""
 
 
-class ClaimVerdicts:
+class ClaimVerdicts(EvidencePart):
     """The claims of the variants that a study compares."""
-
-    def __init__(
-        self,
-        scope: Scope,
-        times: Times,
-        counted: CounterValues,
-        builds: BuildResults,
-        checks: CheckResults,
-        profiles: ProfileValues,
-        problems: MissingData,
-    ):
-        self._scope, self._times, self._counters = scope, times, counted
-        self._builds, self._checks, self._profiles, self._problems = builds, checks, profiles, problems
 
     @cached_property
     def judged(self) -> list[JudgedClaim]:
         """Every claim of the study's variants, in their order."""
-        wanted = [*self._scope.compared_variants("gpu"), *self._scope.compared_variants("cpu")]
+        wanted = [*self._ev.compared_variants("gpu"), *self._ev.compared_variants("cpu")]
         return [self.judge(variant, claim) for variant in wanted for claim in variant.header.claims]
 
     def for_variant(self, variant: str) -> list[JudgedClaim]:
@@ -135,13 +116,11 @@ class ClaimVerdicts:
     def _places(self, claim: Claim, where: Limits) -> list[tuple[Case, int]]:
         """The layers and sizes that a claim is about. Raises Undecided where the study has none."""
         by_layer = claim.quantity not in {*RESOURCES, "error"}
-        sizes = (
-            self._scope.sizes if "N" in where.model_fields_set and claim.quantity in TIMES else [self._scope.largest]
-        )
-        layers = self._scope.layers if by_layer else self._scope.layers[:1]
+        sizes = self._ev.sizes if "N" in where.model_fields_set and claim.quantity in TIMES else [self._ev.largest]
+        layers = self._ev.layers if by_layer else self._ev.layers[:1]
         places = [(layer, size) for layer in layers for size in sizes if not where.violation(layer.at(size))]
         if not places:
-            raise UndecidedClaim(f"the study has no {self._scope.case_word} or size with {where.words}")
+            raise UndecidedClaim(f"the study has no {self._ev.case_word} or size with {where.words}")
         return places
 
     def _compare_places(
@@ -157,8 +136,8 @@ class ClaimVerdicts:
         fields = where.model_fields_set
         compared = []
         for figure in figures:
-            sizes = self._scope.sizes if "N" in fields else [figure.size]
-            for layer in self._scope.layers:
+            sizes = self._ev.sizes if "N" in fields else [figure.size]
+            for layer in self._ev.layers:
                 elsewhere = layer.name != figure.layer if fields - {"N"} else layer.name == figure.layer
                 for size in sizes:
                     if elsewhere and not where.violation(layer.at(size)):
@@ -186,13 +165,13 @@ class ClaimVerdicts:
     def _still(self, quantity: str) -> float:
         """What a quantity may change by without having moved."""
         if quantity in TIMES:
-            return self._scope.config.measuring.equivalence_margin
+            return self._ev.config.measuring.equivalence_margin
         return 1e-6 if quantity in RESOURCES else COUNTED
 
     def _time(self, quantity: str, variant: Variant, over: str, layer: Case, size: int) -> ClaimValue:
         kind = "op" if quantity == "op_time" else "gpu"
-        speedup = self._times.speedup(variant.name, layer.name, size, over=over, kind=kind)
-        after = self._times.op(variant.name, layer.name, size, kind)
+        speedup = self._ev.times.speedup(variant.name, layer.name, size, over=over, kind=kind)
+        after = self._ev.times.op(variant.name, layer.name, size, kind)
         if speedup is None or after is None:
             raise UndecidedClaim(self._no_value_reason(variant.name, over))
         ratio = speedup.ratio
@@ -201,7 +180,7 @@ class ClaimVerdicts:
 
     def _no_value_reason(self, *names: str) -> str:
         """Why two variants, or one, have no times to compare."""
-        known = self._problems.table
+        known = self._ev.problems.table
         for name in names:
             reasons = known[known.variant == name].reason
             if len(reasons):
@@ -213,11 +192,11 @@ class ClaimVerdicts:
         return ClaimValue("", 0, before, after, _exact(before, after), True, OPEN)
 
     def _main_kernel_resource(self, quantity: str, variant: str) -> float:
-        kernels = self._builds.kernels(variant)
-        main = self._profiles.main_kernel(variant, set(kernels.kernel)) or self._scope.plan.variants[variant].kernel
+        kernels = self._ev.builds.kernels(variant)
+        main = self._ev.profiles.main_kernel(variant, set(kernels.kernel)) or self._ev.plan.variants[variant].kernel
         rows = kernels[kernels.kernel == main.partition("<")[0]]
         if rows.empty:
-            raise UndecidedClaim(f"{variant} was not built for {self._scope.arch}")
+            raise UndecidedClaim(f"{variant} was not built for {self._ev.arch}")
         return float(rows[quantity].iloc[0])
 
     def _ratio(self, quantity: str, variant: Variant, layer: Case, size: int) -> ClaimValue:
@@ -228,43 +207,43 @@ class ClaimVerdicts:
                 raise UndecidedClaim("the counters that it takes gave no reading")
             return ClaimValue(layer.name, call.images, None, share / 100, None, True, OPEN)
         of_memory = quantity == "times_memory_bound"
-        bound_ms = (self._times.memory_bound_ms if of_memory else self._times.fp32_bound_ms)(layer, size)
-        time = self._times.op(variant.name, layer.name, size, "gpu")
+        bound_ms = (self._ev.times.memory_bound_ms if of_memory else self._ev.times.fp32_bound_ms)(layer, size)
+        time = self._ev.times.op(variant.name, layer.name, size, "gpu")
         if time is None or bound_ms is None:
             raise UndecidedClaim(self._no_value_reason(variant.name))
         if quantity == "fp32_peak_share":
-            assert self._scope.gpu_run is not None and self._scope.gpu_run.gpu is not None  # whence the bound is
-            peak = self._scope.gpu_run.gpu["peak_gflop_per_s"]["fp32"]
+            assert self._ev.gpu_run is not None and self._ev.gpu_run.gpu is not None  # whence the bound is
+            peak = self._ev.gpu_run.gpu["peak_gflop_per_s"]["fp32"]
             return ClaimValue(layer.name, size, None, layer.at(size).flops / time.value / 1e6 / peak, None, True, OPEN)
-        bound = "memory bandwidth" if of_memory else self._times.limiting_resource(layer, size)
+        bound = "memory bandwidth" if of_memory else self._ev.times.limiting_resource(layer, size)
         return ClaimValue(layer.name, size, None, time.value / bound_ms, None, True, OPEN, bound=bound)
 
     def _error(self, variant: Variant, over: str) -> ClaimValue:
-        tests = self._checks.for_variant(variant.name)
+        tests = self._ev.checks.for_variant(variant.name)
         if tests is None or not tests.tests:
             raise UndecidedClaim(self._no_value_reason(variant.name))
-        before = self._checks.for_variant(over) if over else None
+        before = self._ev.checks.for_variant(over) if over else None
         return ClaimValue("", 0, before.rel_l2_err if before else None, tests.rel_l2_err, None, True, OPEN)
 
     def _counted_call(self, variant: str, layer: Case) -> counters.CountedCall:
-        call = self._counters.calls.get((variant, layer.name))
+        call = self._ev.counters.calls.get((variant, layer.name))
         if call is None:
             raise UndecidedClaim(self._why_not_counted(variant))
         return call
 
     def _why_not_counted(self, variant: str) -> str:
-        if reason := self._counters.stale(variant):
+        if reason := self._ev.counters.stale(variant):
             return reason
-        if self._counters.table.empty:
+        if self._ev.counters.table.empty:
             return "hardware counters were not read in this run"
-        failed = self._counters.failed_rows((variant,))
+        failed = self._ev.counters.failed_rows((variant,))
         if len(failed):
             return f"it was not read: {failed.reason.iloc[0]}"
         return f"no counters of {variant} were read on this network"
 
     def _counter(self, metric: str, variant: Variant, over: str, layer: Case) -> ClaimValue:
         after = self._counted_call(variant.name, layer)
-        before = self._counted_call(over, layer) if over and over in self._scope.plan.variants else None
+        before = self._counted_call(over, layer) if over and over in self._ev.plan.variants else None
         values = [call.value(metric) if call else None for call in (before, after)]
         if values[1] is None or (before and values[0] is None):
             raise UndecidedClaim(f"the run did not read {counters.describe_metric(metric)}")
@@ -282,10 +261,7 @@ def _exact(before: float, after: float) -> Estimate:
 
 
 def verdict_reason(claim: Claim, change: Estimate, still: float) -> str:
-    """What a figure after over before says of a claim's direction and amount: HELD, SHORT, REFUTED or OPEN.
-
-    A change of less than `still` is none.
-    """
+    """What `after` over `before` says of a claim: HELD, SHORT, REFUTED or OPEN. Below `still` is no change."""
     least, most = claim.by.at_least, claim.by.at_most
     if claim.change == "stays":
         return _locate_interval(change, 1 - (most or 0.0), 1 + (most or 0.0), 0.0, math.inf)
@@ -296,10 +272,8 @@ def verdict_reason(claim: Claim, change: Estimate, still: float) -> str:
 
 
 def _locate_interval(change: Estimate, low: float, high: float, least: float, most: float) -> str:
-    """Where a change's interval lies: within what is claimed, within the direction alone, outside, or on an edge.
-
-    A claim without an amount has one range; one of what stays has no direction that could be right.
-    """
+    """Where a change's interval lies: within the claim, within its direction alone, outside, or on an edge. Without an
+    amount there is one range; `stays` has no direction."""
     if not math.isfinite(change.low) and not math.isinf(change.value):
         return OPEN
     if low <= change.low and change.high <= high:

@@ -9,27 +9,22 @@ from warpbook.kernels.variants import Variant
 from warpbook.problems.problem import Case
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall
-from warpbook.report.evidence.ranking import Ranking
-from warpbook.report.evidence.run_selection import Selection
-from warpbook.report.evidence.scope import Scope
+from warpbook.report.evidence.scope import EvidencePart
 from warpbook.runs import tables
 
 
-class CounterValues:
+class CounterValues(EvidencePart):
     """Calls whose hardware counters were read, and what kept others from it."""
-
-    def __init__(self, scope: Scope, selection: Selection, ranking: Ranking):
-        self._scope, self._selection, self._ranking = scope, selection, ranking
 
     @cached_property
     def table(self) -> pd.DataFrame:
         """A row for each reading, and for each layer that could not be counted."""
-        return self._selection.rows(tables.COUNTERS)
+        return self._ev.selection.rows(tables.COUNTERS)
 
     @property
     def gpu(self) -> dict[str, Any]:
         """The GPU that they were read on, as its run describes it."""
-        run = self._selection.run_with(tables.COUNTERS)
+        run = self._ev.selection.run_with(tables.COUNTERS)
         assert run is not None and run.gpu is not None  # which the counters are of
         return run.gpu
 
@@ -43,8 +38,8 @@ class CounterValues:
         """The counted calls of variants with sound figures, variant by variant."""
         return [
             (variant, layer, self.calls[variant.name, layer.name])
-            for variant in self._ranking.measured_variants("gpu")
-            for layer in self._scope.layers
+            for variant in self._ev.ranking.measured_variants("gpu")
+            for layer in self._ev.layers
             if (variant.name, layer.name) in self.calls
         ]
 
@@ -59,11 +54,10 @@ class CounterValues:
         return frame if variants is None else frame[frame.variant.isin(variants)]
 
     def stale(self, variant: str) -> str:
-        """Why readings of a variant in an older run, which counters are taken from, are not shown; empty for one of
-        another reason."""
-        older = self._selection.from_older_run.get(tables.COUNTERS)
-        known = self._scope.plan.variants.get(variant)
-        reason = self._selection.stale(known, older) if older and known else ""
+        """Why an older run's counters of a variant are not shown; empty where that is another run's matter."""
+        older = self._ev.selection.from_older_run.get(tables.COUNTERS)
+        known = self._ev.plan.variants.get(variant)
+        reason = self._ev.selection.stale(known, older) if older and known else ""
         return f"counters are of the older run {older.run_id}, but {reason}" if older and reason else ""
 
     @property

@@ -9,38 +9,30 @@ from warpbook.common import statistics
 from warpbook.common.statistics import Estimate
 from warpbook.kernels import lower_bounds
 from warpbook.kernels.variants import Variant
-from warpbook.report.evidence.check_results import CheckResults
-from warpbook.report.evidence.run_selection import Selection
-from warpbook.report.evidence.scope import Scope
+from warpbook.report.evidence.scope import EvidencePart
 from warpbook.runs import summaries, tables
 
 OP, LAYER, COLD, HOT = ("op", ""), ("layer", ""), ("gpu", "cold"), ("gpu", "hot")
 """(kind, state) of the times of a file, as SAMPLES has them."""
 
 
-class CourseTimes:
-    """Op Times, Layer Times and device times of the study's layers at its sizes.
-
-    Every file of the course counts, whether or not the study lists it: a study lists what it compares.
-    """
-
-    def __init__(self, scope: Scope, selection: Selection, checks: CheckResults):
-        self._scope, self._selection, self._checks = scope, selection, checks
+class CourseTimes(EvidencePart):
+    """Op Times, Layer Times and device times of every file of the course on the study's layers at its sizes."""
 
     @cached_property
     def files(self) -> list[Variant]:
         """Files of the course that compute the network's layers, as their authors wrote them."""
-        plan = self._scope.plan
-        return [plan.variants[name] for name in plan.course_files(self._scope.network.name)]
+        plan = self._ev.plan
+        return [plan.variants[name] for name in plan.course_files(self._ev.network.name)]
 
     @cached_property
     def samples(self) -> pd.DataFrame:
         """Rows of SAMPLES of these files in the GPU's run, failed ones too, stale ones left out."""
-        if self._scope.gpu_run is None:
+        if self._ev.gpu_run is None:
             return tables.with_places(tables.SAMPLES.empty())
-        frame = self._scope.gpu_run.table(tables.SAMPLES)
-        sound = [variant.name for variant in self.files if not self._selection.stale(variant)]
-        ours = (frame.network == self._scope.network.name) & frame["size"].isin(self._scope.sizes)
+        frame = self._ev.gpu_run.table(tables.SAMPLES)
+        sound = [variant.name for variant in self.files if not self._ev.selection.stale(variant)]
+        ours = (frame.network == self._ev.network.name) & frame["size"].isin(self._ev.sizes)
         return frame[ours & frame.variant.isin(sound)]
 
     def time(self, variant: str, layer: str, size: int, which: tuple[str, str]) -> Estimate | None:
@@ -49,27 +41,27 @@ class CourseTimes:
 
     def total(self, variant: str, size: int, which: tuple[str, str]) -> Estimate | None:
         """Sum over the layers of their medians in ms, with a bootstrap interval; None where a layer has no figure."""
-        series = [self._sound(variant, layer, size, which) for layer in self._scope.layer_names]
+        series = [self._sound(variant, layer, size, which) for layer in self._ev.layer_names]
         return statistics.sum_of_medians(series) if all(map(len, series)) else None
 
     def ratio(self, variant: str, over: str, size: int, which: tuple[str, str]) -> Estimate | None:
         """How many times longer `over` takes, all layers added, with a bootstrap interval; the two were timed one after
         the other, not interleaved. None where a layer of either has no figure."""
         base, mine = (
-            [self._sound(name, layer, size, which) for layer in self._scope.layer_names] for name in (over, variant)
+            [self._sound(name, layer, size, which) for layer in self._ev.layer_names] for name in (over, variant)
         )
         return statistics.ratio_of_sums(base, mine, paired=False) if all(map(len, base + mine)) else None
 
     def problems(self, variant: Variant) -> list[str]:
         """Why a file, or some of its times, has no figure; each reason once."""
-        run, emulated = self._scope.gpu_run, self._checks.emulator_tally(variant.name)
+        run, emulated = self._ev.gpu_run, self._ev.checks.emulator_tally(variant.name)
         if variant.read_error:
             return [variant.read_error]
         if emulated and emulated.failure:
             return [f"on the CPU emulator: {emulated.failure['reason']}"]
         if run is None:
-            return [self._scope.source.why]
-        if reason := self._selection.stale(variant):
+            return [self._ev.source.why]
+        if reason := self._ev.selection.stale(variant):
             return [f"recorded in {run.run_id}, but {reason}"]
         rows = self.samples[self.samples.variant == variant.name]
         if rows.empty:
@@ -91,16 +83,16 @@ class CourseTimes:
 
     def _bound_ms(self, variant: str, name: str, size: int) -> float:
         """The least time that a layer's bytes need; those that the L2 cache may hold left out."""
-        assert self._scope.gpu_run is not None and self._scope.gpu_run.gpu is not None
-        gpu, header = self._scope.gpu_run.gpu, self._scope.plan.variants[variant].header
-        layer = next(one for one in self._scope.layers if one.name == name)
+        assert self._ev.gpu_run is not None and self._ev.gpu_run.gpu is not None
+        gpu, header = self._ev.gpu_run.gpu, self._ev.plan.variants[variant].header
+        layer = next(one for one in self._ev.layers if one.name == name)
         return lower_bounds.method_bound_ms(layer.at(size), header, gpu, kept_bytes=gpu["l2_bytes"])
 
     def _below_bound(self, variant: Variant) -> list[str]:
         below = [
             f"{layer}, {size} images"
-            for layer in self._scope.layer_names
-            for size in self._scope.sizes
+            for layer in self._ev.layer_names
+            for size in self._ev.sizes
             if any(
                 len(self._series(variant.name, layer, size, which))
                 and not len(self._sound(variant.name, layer, size, which))

@@ -8,8 +8,7 @@ import numpy as np
 from warpbook.report.evidence.cache import cached_method
 from warpbook.report.evidence.scope import Scope
 
-Key = tuple[str, str, str, int, str, str]
-"""job, variant, layer, size, state, kind"""
+Key = tuple[str, str, str, int, str, str]  # job, variant, layer, size, state, kind
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,7 @@ class JobDrift:
         return found
 
     def between_jobs(self, device: str, size: int | None = None, layer: str = "") -> list[float]:
-        """How far op times of a device's variants differ between jobs, without sign, at a size and on a layer where one
-        is named.
-
-        Libraries are left out: one may choose another algorithm in each process.
-        """
+        """How far op times of a device's variants differ between jobs, without sign and without libraries."""
         return [
             abs(one.change)
             for one in self.differences

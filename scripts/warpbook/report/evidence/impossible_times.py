@@ -16,8 +16,7 @@ from warpbook.runs.catalog import Run
 LEAST_SHARE = 0.5
 """Of the time that a profiler saw a call's kernels take: a call that takes less did not run them."""
 
-Place = tuple[str, str, int]
-"""variant, layer, size"""
+Place = tuple[str, str, int]  # variant, layer, size
 
 
 def impossible_times(run: Run, network: str, cases: Iterable[Case], variants: Iterable[Variant]) -> dict[Place, str]:

@@ -10,8 +10,7 @@ API_KINDS = ("api_runtime", "api_driver")
 
 
 def layer_events(events: pd.DataFrame, layer: str, variant: str) -> pd.DataFrame:
-    """The range of a layer in a traced program, the calls within it and the device's work that they started, in order
-    of start; nothing without one."""
+    """A layer's range in a traced program, the calls in it and the device's work that they started, by start."""
     kinds: Any = events.kind.to_numpy()
     starts = events.start_ns.to_numpy()
     held = np.flatnonzero(kinds == "range")

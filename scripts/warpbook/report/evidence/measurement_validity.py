@@ -5,23 +5,18 @@ from functools import cached_property
 import pandas as pd
 
 from warpbook.common import statistics
-from warpbook.report.evidence.run_selection import Selection
-from warpbook.report.evidence.scope import Scope
+from warpbook.report.evidence.scope import EvidencePart
 from warpbook.runs import summaries, tables
 
 
-class MeasurementValidity:
+class MeasurementValidity(EvidencePart):
     """Measurements of the harness, over all networks of the run that GPU figures come from."""
-
-    def __init__(self, scope: Scope, selection: Selection):
-        self._scope, self._selection = scope, selection
 
     @cached_property
     def aa_tests(self) -> pd.DataFrame:
-        """A variant against its own copy: variant, network, layer, size, state, kind, value, low, high, verdict.
-        Whatever is called faster or slower is an error."""
+        """Variants against their own copies, a ratio and verdict each; faster or slower is an error."""
         columns = ["variant", "network", "layer", "size", "state", "kind", "value", "low", "high", "verdict"]
-        run = self._scope.gpu_run
+        run = self._ev.gpu_run
         samples = run.table(tables.SAMPLES) if run else tables.with_places(tables.SAMPLES.empty())
         samples = samples[samples.job.str.startswith("aa:")]
         samples = samples.assign(sound_ms=summaries.sound_ms(samples))
@@ -33,7 +28,7 @@ class MeasurementValidity:
         rows = []
         for key, group in pairs.groupby(series, sort=False):
             ratio = statistics.paired_ratio(group.sound_ms_aa.to_numpy(), group.sound_ms.to_numpy())
-            verdict = statistics.verdict(ratio, self._scope.config.measuring.equivalence_margin)
+            verdict = statistics.verdict(ratio, self._ev.config.measuring.equivalence_margin)
             place = [str(key[0]).split(":")[1], *key[1:]]
             rows.append([*place, ratio.value, ratio.low, ratio.high, verdict])
         return pd.DataFrame(rows, columns=columns)
@@ -41,15 +36,15 @@ class MeasurementValidity:
     @cached_property
     def attacks(self) -> pd.DataFrame:
         """Kernels that cheat, and what caught each."""
-        return self._selection.optional_rows(tables.ATTACKS)
+        return self._ev.selection.optional_rows(tables.ATTACKS)
 
     @cached_property
     def sanitizer(self) -> pd.DataFrame:
         """Errors that compute-sanitizer counted."""
-        return self._selection.optional_rows(tables.SANITIZER)
+        return self._ev.selection.optional_rows(tables.SANITIZER)
 
     @cached_property
     def sweep(self) -> pd.DataFrame:
         """Configurations of a variant's parameters that ran."""
-        frame = self._selection.optional_rows(tables.SWEEP)
+        frame = self._ev.selection.optional_rows(tables.SWEEP)
         return frame[frame.status == "ok"]

@@ -11,23 +11,16 @@ import pandas as pd
 from warpbook.kernels import whole_networks
 from warpbook.kernels.variants import Variant
 from warpbook.kernels.whole_networks import Implementation
-from warpbook.report.evidence.build_results import BuildResults
-from warpbook.report.evidence.check_results import CheckResults
-from warpbook.report.evidence.network_times import NetworkTimes
-from warpbook.report.evidence.run_selection import Selection
-from warpbook.report.evidence.scope import Scope
+from warpbook.report.evidence.scope import EvidencePart
 from warpbook.runs import tables
 from warpbook.runs.run_parts import WHOLE
 
-PROGRAM = "program"
-"""The kind of time that whole programs have."""
-
+PROGRAM = "program"  # the kind of time that whole programs have
 _NUMBER = re.compile(r"\d+")
 
 
 class _Lack(NamedTuple):
-    """What has no figure on one layer (empty for all) at one size (None for all). kinds: of time; empty for all.
-    reasons: alike but for numbers."""
+    """What has no figure on a layer, at a size, of these kinds (empty, None: all); reasons alike but for numbers."""
 
     layer: str
     size: int | None
@@ -36,14 +29,8 @@ class _Lack(NamedTuple):
     reasons: tuple[str, ...]
 
 
-class MissingData:
+class MissingData(EvidencePart):
     """What is without a figure, or without some, and why."""
-
-    def __init__(
-        self, scope: Scope, selection: Selection, builds: BuildResults, checks: CheckResults, networks: NetworkTimes
-    ):
-        self._scope, self._selection, self._builds, self._checks = scope, selection, builds, checks
-        self._networks = networks
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -52,7 +39,7 @@ class MissingData:
         rows = [
             {"variant": variant.name, "device": device, **problem}
             for device in ("gpu", "cpu")
-            for variant in self._scope.compared_variants(device)
+            for variant in self._ev.compared_variants(device)
             for problem in self._group_rows(self._variant_lacks(variant))
         ]
         rows += [
@@ -91,8 +78,8 @@ class MissingData:
             first, *others = dict.fromkeys(reason for lack in of_reason for reason in lack.reasons)
             for (where, kinds), on in layers.items():
                 yield {
-                    "layers": () if "" in on or set(on) >= set(self._scope.layer_names) else tuple(on),
-                    "sizes": () if None in where or set(where) >= set(self._scope.sizes) else where,
+                    "layers": () if "" in on or set(on) >= set(self._ev.layer_names) else tuple(on),
+                    "sizes": () if None in where or set(where) >= set(self._ev.sizes) else where,
                     "kinds": kinds,
                     "status": of_reason[0].status,
                     "reason": f"{first}; likewise, with other numbers, elsewhere" if others else first,
@@ -104,33 +91,33 @@ class MissingData:
             yield _Lack("", None, (), status, (reason,))
             return
         told: set[str] = set()
-        series = self._selection.summaries[self._selection.summaries.variant == variant.name]
+        series = self._ev.selection.summaries[self._ev.selection.summaries.variant == variant.name]
         known = dict(iter(series.groupby(["layer", "size"])))
-        for layer, size in product(self._scope.layer_names, self._scope.sizes):
+        for layer, size in product(self._ev.layer_names, self._ev.sizes):
             there = known.get((layer, size), series.head(0))
             if there.empty:
                 yield _Lack(layer, size, (), "not_measured", (self._no_time_reason(variant.device),))
             for lack in _lacks(layer, size, there):
                 told |= {*lack.reasons}
                 yield lack
-        programs = self._selection.at_sizes(tables.PROGRAMS)
+        programs = self._ev.selection.at_sizes(tables.PROGRAMS)
         failed = programs[(programs.variant == variant.name) & (programs.status != "ok")]
         for row in failed.drop_duplicates(["size", "reason"]).to_dict("records"):
             if row["reason"] not in told:
                 yield _Lack("", row["size"], (PROGRAM,), row["status"], (row["reason"],))
 
     def _network_lacks(self, one: Implementation) -> Iterator[_Lack]:
-        if reason := self._networks.omission_reasons.get(one.name):
-            yield _Lack("", None, (), "stale" if self._networks.stale_reason(one) else "not_measured", (reason,))
-        elif one in self._networks.recorded_implementations:
-            for size in self._scope.sizes:
-                there = self._networks.outcomes(one.name, size)
+        if reason := self._ev.networks.omission_reasons.get(one.name):
+            yield _Lack("", None, (), "stale" if self._ev.networks.stale_reason(one) else "not_measured", (reason,))
+        elif one in self._ev.networks.recorded_implementations:
+            for size in self._ev.sizes:
+                there = self._ev.networks.outcomes(one.name, size)
                 if there.empty:
                     yield _Lack("", size, (), "not_measured", (self._no_time_reason("gpu"),))
                 yield from _lacks("", size, there)
 
     def _no_time_reason(self, device: str) -> str:
-        run = self._scope.run_for(device)
+        run = self._ev.run_for(device)
         assert run is not None  # else nothing of a variant is there
         return f"the run {run.run_id} has no time of it"
 
@@ -138,20 +125,20 @@ class MissingData:
         """(status, reason) where the report can show nothing of a variant; None where it can."""
         if variant.read_error:
             return "compile_failed", variant.read_error
-        failed = self._builds.failed
+        failed = self._ev.builds.failed
         failed = failed[failed.variant == variant.name]
         if len(failed):
             words = failed.log.iloc[0].splitlines() or ["the compiler said nothing"]
             return "compile_failed", f"for {', '.join(failed.arch)}: {words[0]}"
-        emulated = self._checks.emulator_tally(variant.name)
+        emulated = self._ev.checks.emulator_tally(variant.name)
         if emulated and emulated.failure:
             return emulated.failure["status"], f"on the CPU emulator: {emulated.failure['reason']}"
-        run = self._scope.run_for(variant.device)
+        run = self._ev.run_for(variant.device)
         if run is None:
-            return "not_measured", self._scope.source.why
-        if reason := self._selection.stale(variant):
+            return "not_measured", self._ev.source.why
+        if reason := self._ev.selection.stale(variant):
             return "stale", f"recorded in {run.run_id}, but {reason}"
-        if variant.name not in set(self._selection.summaries.variant):
+        if variant.name not in set(self._ev.selection.summaries.variant):
             return "not_measured", self._no_time_reason(variant.device)
         return None
 

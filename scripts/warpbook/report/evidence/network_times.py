@@ -11,24 +11,21 @@ from warpbook.kernels.whole_networks import Implementation
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall
 from warpbook.report.evidence.cache import cached_method
-from warpbook.report.evidence.run_selection import Selection, whole_network_rows
-from warpbook.report.evidence.scope import Scope
+from warpbook.report.evidence.run_selection import whole_network_rows
+from warpbook.report.evidence.scope import EvidencePart
 from warpbook.runs import summaries, tables
 from warpbook.runs.schema import Table
 
 _OUTCOME = ["state", "kind", "status", "reason"]
 
 
-class NetworkTimes:
+class NetworkTimes(EvidencePart):
     """Times and checks of the study's network at its sizes, those of sources that changed since left out."""
-
-    def __init__(self, scope: Scope, selection: Selection):
-        self._scope, self._selection = scope, selection
 
     @cached_property
     def _checks(self) -> pd.DataFrame:
         frame = self._rows(tables.CORRECTNESS)
-        return frame[frame["size"].isin(self._scope.sizes)]
+        return frame[frame["size"].isin(self._ev.sizes)]
 
     @cached_property
     def _network_samples(self) -> pd.DataFrame:
@@ -36,9 +33,9 @@ class NetworkTimes:
 
     def _rows(self, table: Table) -> pd.DataFrame:
         """The rows of the study's network as a whole, in the run that GPU figures come from."""
-        run = self._scope.gpu_run
+        run = self._ev.gpu_run
         frame = whole_network_rows(run.table(table) if run else tables.with_places(table.empty()))
-        return frame[frame.network == self._scope.network.name]
+        return frame[frame.network == self._ev.network.name]
 
     @cached_property
     def _samples(self) -> pd.DataFrame:
@@ -49,16 +46,16 @@ class NetworkTimes:
     def recorded_implementations(self) -> list[Implementation]:
         """Implementations that the run holds and whose figures are not stale."""
         names = set(self._checks.variant)
-        return [one for one in self._selection.whole_networks if one.name in names and not self.stale_reason(one)]
+        return [one for one in self._ev.selection.whole_networks if one.name in names and not self.stale_reason(one)]
 
     def stale_reason(self, one: Implementation) -> str:
         """Why the recorded figures of an implementation are no longer about what stands here; empty when they are."""
-        return self._selection.stale_network_reason(one, self._scope.gpu_run) if self._scope.gpu_run else ""
+        return self._ev.selection.stale_network_reason(one, self._ev.gpu_run) if self._ev.gpu_run else ""
 
     @cached_property
     def omission_reasons(self) -> dict[str, str]:
         """Why no figure of an implementation that stands here is shown, by name."""
-        run, held = self._scope.gpu_run, set(self._checks.variant)
+        run, held = self._ev.gpu_run, set(self._checks.variant)
         if run is None or not held:
             return {}
         shown = {one.name for one in self.recorded_implementations}
@@ -66,7 +63,7 @@ class NetworkTimes:
             one.name: f"recorded in {run.run_id}, but {self.stale_reason(one)}"
             if one.name in held
             else f"the run {run.run_id} has no time of it"
-            for one in self._selection.whole_networks
+            for one in self._ev.selection.whole_networks
             if one.name not in shown
         }
 
@@ -106,23 +103,20 @@ class NetworkTimes:
         return statistics.paired_ratio(base[both].to_numpy(), mine[both].to_numpy()) if len(both) else None
 
     def separate_ratio(self, one: Implementation, size: int) -> Estimate | None:
-        """The same gain by the times of each one's own job, where the interleaved gain differs from it; None where it does
-        not, or where one of the times is missing."""
+        """The same gain by each one's own job, where that differs from the interleaved one; else None."""
         gain, ratio = self.gain(one, size), self.ratio(one.name, one.header.builds_on, size)
         return ratio if gain and ratio and not statistics.agree(gain, ratio) else None
 
     @cached_method
     def ratio(self, name: str, over: str, size: int) -> Estimate | None:
-        """Times of `over` over those of `name`, taken in two jobs, the interval widened by the drift between such; None
-        where one has no sound figure."""
+        """Times of `over` over those of `name`, from two jobs, widened by the drift between such; None without both."""
         mine, others = (self._series(each, each, size, "gpu").to_numpy() for each in (name, over))
         if not len(mine) or not len(others):
             return None
         return statistics.unpaired_ratio(others, mine).widen(self._drift(size, name, over))
 
     def _drift(self, size: int, *names: str) -> float:
-        """How far times of two jobs may differ for that: the largest difference seen of ours, or one of these, at a
-        size, between its own job and one of what builds on it."""
+        """How far times of two jobs may differ: the most seen between its own job and one of what builds on it."""
         frame = self._samples[(self._samples["size"] == size) & (self._samples.kind == "gpu")]
         medians: dict[Any, float] = frame.groupby(["job", "variant"]).time_ms.median().to_dict()
         of = {one.name for one in self.recorded_implementations if not one.header.peer} | set(names)
@@ -135,12 +129,12 @@ class NetworkTimes:
 
     @cached_property
     def _counters(self) -> pd.DataFrame:
-        run = self._selection.run_with(tables.COUNTERS)
+        run = self._ev.selection.run_with(tables.COUNTERS)
         if run is None:
             return tables.with_places(tables.COUNTERS.empty())
         frame = whole_network_rows(run.table(tables.COUNTERS))
-        frame = frame[frame.network == self._scope.network.name]
-        return frame[frame.variant.isin(self._selection.implementations(run))]
+        frame = frame[frame.network == self._ev.network.name]
+        return frame[frame.variant.isin(self._ev.selection.implementations(run))]
 
     @cached_property
     def calls(self) -> dict[str, CountedCall]:

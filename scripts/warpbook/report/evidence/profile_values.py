@@ -10,8 +10,7 @@ import pandas as pd
 from warpbook.machine import available_profilers
 from warpbook.report.evidence.cache import cached_method
 from warpbook.report.evidence.layer_events import layer_events
-from warpbook.report.evidence.run_selection import Selection
-from warpbook.report.evidence.scope import Scope
+from warpbook.report.evidence.scope import EvidencePart
 from warpbook.runs import tables
 
 
@@ -30,10 +29,7 @@ class ProfileRow:
 
 @dataclass(frozen=True)
 class KernelLaunches:
-    """Launches of one kernel of a profiled program in one shape.
-
-    Static shared memory is the compiler's figure and known for our kernels alone; the rest was asked for at launch.
-    """
+    """Launches of one kernel of a profiled program in one shape. static_bytes: None for others' kernels."""
 
     name: str
     grid: str
@@ -46,15 +42,12 @@ class KernelLaunches:
     shared_bytes: Any
 
 
-class ProfileValues:
+class ProfileValues(EvidencePart):
     """Traces of programs: events, and their sums."""
-
-    def __init__(self, scope: Scope, selection: Selection):
-        self._scope, self._selection = scope, selection
 
     @cached_property
     def _watched(self) -> pd.DataFrame:
-        return self._selection.at_sizes(tables.PROFILES)
+        return self._ev.selection.at_sizes(tables.PROFILES)
 
     @property
     def table(self) -> pd.DataFrame:
@@ -65,7 +58,7 @@ class ProfileValues:
     def by_weights(self) -> dict[str, dict[tuple[str, str, int], pd.DataFrame]]:
         """Events by (tool, variant, size) by weight set."""
         held: dict[str, dict[tuple[str, str, int], pd.DataFrame]] = {"": {}}
-        programs: Iterable[Any] = self._selection.at_sizes(tables.ACTIVITIES).groupby(
+        programs: Iterable[Any] = self._ev.selection.at_sizes(tables.ACTIVITIES).groupby(
             ["weights", "tool", "variant", "size"], sort=False
         )
         for (weights, tool, variant, size), events in programs:
@@ -74,8 +67,7 @@ class ProfileValues:
 
     @cached_property
     def traced(self) -> dict[tuple[str, str, int], pd.DataFrame]:
-        """What each profiler saw of each program with the network's first weights, by (tool, variant, size), in order
-        of start."""
+        """Each profiler's view of each program with the first weights, by (tool, variant, size), by start."""
         return self.by_weights[""]
 
     @cached_property
@@ -89,10 +81,7 @@ class ProfileValues:
         return next((tool for tool in available_profilers.TRACERS if tool in tools), "")
 
     def events(self, variant: str, size: int, tool: str | None = None, weights: str = "") -> pd.DataFrame:
-        """Events of one program, as `tracer` saw them unless another is named; none where it did not.
-
-        weights: a weight set besides the network's first.
-        """
+        """Events of one program, as `tracer` or another tool saw them. weights: a set besides the first."""
         traced = self.by_weights.get(weights, {}) if weights else self.traced
         return traced.get((tool or self.tracer, variant, size), self._nothing)
 
@@ -131,8 +120,8 @@ class ProfileValues:
     @cached_property
     def kernel_names(self) -> list[str]:
         """The kernels of all our programs, in the order of the variants and of first launch."""
-        ours = [variant.name for variant in self._scope.compared_variants("gpu") if not variant.header.peer]
-        frames = (self.events(variant, size) for variant in ours for size in self._scope.sizes)
+        ours = [variant.name for variant in self._ev.compared_variants("gpu") if not variant.header.peer]
+        frames = (self.events(variant, size) for variant in ours for size in self._ev.sizes)
         return list(dict.fromkeys(name for frame in frames for name in frame[frame.kind == "kernel"].name.unique()))
 
     def problem(self, variant: str, size: int, weights: str = "") -> str:
@@ -177,7 +166,7 @@ class ProfileValues:
 
     def main_kernel(self, variant: str, among: set[str]) -> str:
         """Which of some kernels took most of the program at the largest size that was traced; empty where none did."""
-        for size in reversed(self._scope.sizes):
+        for size in reversed(self._ev.sizes):
             launches = self.launches(variant, size)
             if launches:
                 traced = [launch for launch in launches if launch.name in among]
@@ -187,7 +176,7 @@ class ProfileValues:
     @cached_method
     def _static_bytes(self, variant: str) -> "pd.Series[Any]":
         """Static shared memory by kernel, as built for the GPU's run."""
-        run = self._scope.gpu_run
+        run = self._ev.gpu_run
         builds = run.table(tables.BUILDS) if run else tables.BUILDS.empty()
         arch = run.gpu["arch"] if run and run.gpu else ""
         return builds[(builds.variant == variant) & (builds.arch == arch)].set_index("kernel").shared_bytes.dropna()

@@ -8,9 +8,8 @@ from typing import Any
 import pandas as pd
 
 from warpbook.common.files import both_folders, find_file
-from warpbook.report.evidence.program_times import ProgramTimes
-from warpbook.report.evidence.scope import Scope
-from warpbook.report.evidence.time_series import Speedup, Times
+from warpbook.report.evidence.scope import EvidencePart
+from warpbook.report.evidence.time_series import Speedup
 
 FOLDERS = both_folders("reports/published")
 _WEIGHTS = re.compile(r"weights: (high|low)")
@@ -29,16 +28,13 @@ class PublishedSpeedup:
     ours: Speedup | None
 
 
-class PublishedValues:
+class PublishedValues(EvidencePart):
     """What was published, as data."""
-
-    def __init__(self, scope: Scope, times: Times, programs: ProgramTimes):
-        self._scope, self._times, self._programs = scope, times, programs
 
     @cached_property
     def table(self) -> pd.DataFrame:
         """A row for each figure; empty where no report stands behind the study."""
-        path = find_file(f"{self._scope.name}.csv", FOLDERS)
+        path = find_file(f"{self._ev.name}.csv", FOLDERS)
         if not path.exists():
             return pd.DataFrame()
         texts = pd.read_csv(path, dtype=str, keep_default_na=False)
@@ -50,11 +46,9 @@ class PublishedValues:
         table = self.table
         if table.empty:
             return []
-        times = table[
-            table.quantity.isin(["op_ms", "kernel_ms"]) & table.layer.isin([*self._scope.layer_names, "both"])
-        ]
+        times = table[table.quantity.isin(["op_ms", "kernel_ms"]) & table.layer.isin([*self._ev.layer_names, "both"])]
         found: dict[tuple[str, str, str, str, int], PublishedSpeedup] = {}
-        for row in times[times.variant.isin(list(self._scope.plan.variants))].itertuples():
+        for row in times[times.variant.isin(list(self._ev.plan.variants))].itertuples():
             alike = times[[self._is_same_quantity(row, other) for other in times.itertuples()]]
             for over in self._predecessors(str(row.variant)):
                 bases = alike[alike.variant == over]
@@ -74,7 +68,7 @@ class PublishedValues:
 
     def _predecessors(self, name: str) -> list[str]:
         """The variants that a variant builds on, nearest first; the CPU's starting point comes last."""
-        known, above = self._scope.plan.variants, [name]
+        known, above = self._ev.plan.variants, [name]
         while (name := known[above[-1]].header.builds_on) in known and name not in above:
             above.append(name)
         return [*above[1:], *(["loop_nest"] if "loop_nest" not in above else [])]
@@ -82,43 +76,43 @@ class PublishedValues:
     def _gain(self, row: Any, over: str, base: float) -> PublishedSpeedup:
         size = self._size(row)
         kind = "op" if row.quantity == "op_ms" else "gpu"
-        both = row.layer not in self._scope.layer_names
-        if over not in self._scope.plan.variants:
+        both = row.layer not in self._ev.layer_names
+        if over not in self._ev.plan.variants:
             ours = None
         elif both:
-            ours = self._times.total_speedup(row.variant, size, over, kind)
+            ours = self._ev.times.total_speedup(row.variant, size, over, kind)
         else:
-            ours = self._times.speedup(row.variant, row.layer, size, over, kind)
+            ours = self._ev.times.speedup(row.variant, row.layer, size, over, kind)
         return PublishedSpeedup(row.variant, over, row.quantity, row.layer, size, base / row.value, ours)
 
     def _size(self, row: Any) -> int:
         """The size of ours that a published figure is held against: its own, or the largest."""
-        return int(row.size) if row.size.isdigit() and int(row.size) in self._scope.sizes else self._scope.largest
+        return int(row.size) if row.size.isdigit() and int(row.size) in self._ev.sizes else self._ev.largest
 
     def own_value(self, row: Any) -> float | None:
         """Our own value for a published one: the same variant and layer, at its size or the largest."""
         name = row.variant
         if name in ("framework_cpu", "framework_gpu"):
-            framework = self._programs.framework(name.removeprefix("framework_"))
+            framework = self._ev.programs.framework(name.removeprefix("framework_"))
             name = framework.name if framework else ""
-        if name not in self._scope.plan.variants:
+        if name not in self._ev.plan.variants:
             return None
         size = self._size(row)
         if row.quantity in ("op_ms", "kernel_ms"):
             return self._time_ms(name, row, size)
-        low = "low" if "weights: low" in row.note and "low" in self._scope.network.weight_sets else None
-        runs = self._programs.runs(name, size, low)
+        low = "low" if "weights: low" in row.note and "low" in self._ev.network.weight_sets else None
+        runs = self._ev.programs.runs(name, size, low)
         if runs.empty or row.quantity not in runs:
             return None
         return float(runs[row.quantity].median())
 
     def _time_ms(self, variant: str, row: Any, size: int) -> float | None:
-        device, layers = self._scope.plan.variants[variant].device, self._scope.layer_names
+        device, layers = self._ev.plan.variants[variant].device, self._ev.layer_names
         kind = "op" if row.quantity == "op_ms" or device == "cpu" else "gpu"
         if row.layer in layers:
-            time = self._times.op(variant, row.layer, size, kind)
+            time = self._ev.times.op(variant, row.layer, size, kind)
         elif row.layer == "both" or len(layers) == 1:
-            time = self._times.total(variant, size, kind)
+            time = self._ev.times.total(variant, size, kind)
         else:
             return None  # one layer's, not said which
         return time.value if time else None

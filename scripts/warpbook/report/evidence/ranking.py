@@ -5,8 +5,7 @@ from functools import cached_property
 
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence.cache import cached_method
-from warpbook.report.evidence.scope import Scope
-from warpbook.report.evidence.time_series import Times
+from warpbook.report.evidence.scope import EvidencePart
 
 
 @dataclass(frozen=True)
@@ -17,22 +16,18 @@ class Composite:
     times_ms: dict[str, float]
 
 
-class Ranking:
+class Ranking(EvidencePart):
     """Variants with sound figures, by what they are and how fast."""
-
-    def __init__(self, scope: Scope, times: Times):
-        self._scope, self._times = scope, times
 
     @cached_method
     def measured_variants(self, device: str, peers: bool | None = None) -> list[Variant]:
-        """Variants of a device with a sound op time for every layer at the largest size; peers only, or none, when
-        told."""
-        largest = self._scope.largest
+        """Variants of a device with a sound op time for every layer at the largest size; peers only, or none."""
+        largest = self._ev.largest
         return [
             variant
-            for variant in self._scope.compared_variants(device)
+            for variant in self._ev.compared_variants(device)
             if peers in (None, variant.header.peer)
-            and all(self._times.op(variant.name, layer, largest) for layer in self._scope.layer_names)
+            and all(self._ev.times.op(variant.name, layer, largest) for layer in self._ev.layer_names)
         ]
 
     def _ours(self, *, fp32: bool) -> list[Variant]:
@@ -58,13 +53,12 @@ class Ranking:
 
     @cached_property
     def faster_variants(self) -> dict[str, Variant]:
-        """By layer, the FP32 GPU variant of ours that is called faster there than the best: one that has no figure for
-        another layer, or loses there what it gains here."""
+        """By layer, the FP32 GPU variant of ours that is called faster there than the best of all."""
         if self.best is None:
             return {}
-        found, size = {}, self._scope.largest
+        found, size = {}, self._ev.largest
         for layer, fastest in self._fastest_by_layer().items():
-            over = self._times.speedup(fastest.name, layer, size, over=self.best.name)
+            over = self._ev.times.speedup(fastest.name, layer, size, over=self.best.name)
             if over and over.verdict == "faster":
                 found[layer] = fastest
         return found
@@ -74,19 +68,19 @@ class Ranking:
         """The best with each of `faster_variants` on its layer; None where there is none."""
         if self.best is None or not self.faster_variants:
             return None
-        parts = {layer: self.faster_variants.get(layer, self.best) for layer in self._scope.layer_names}
-        times = {layer: self._times.op(one.name, layer, self._scope.largest) for layer, one in parts.items()}
+        parts = {layer: self.faster_variants.get(layer, self.best) for layer in self._ev.layer_names}
+        times = {layer: self._ev.times.op(one.name, layer, self._ev.largest) for layer, one in parts.items()}
         return Composite(parts, {layer: time.value for layer, time in times.items() if time})
 
     def _fastest_by_layer(self) -> dict[str, Variant]:
         """By layer, the FP32 variant of ours with the least median there; it may have no figure elsewhere."""
-        size, found = self._scope.largest, {}
-        ours = [one for one in self._scope.compared_variants("gpu") if not one.header.peer]
-        for layer in self._scope.layer_names:
+        size, found = self._ev.largest, {}
+        ours = [one for one in self._ev.compared_variants("gpu") if not one.header.peer]
+        for layer in self._ev.layer_names:
             times = [
                 (time.value, one)
                 for one in ours
-                if one.header.precision == "fp32" and (time := self._times.op(one.name, layer, size))
+                if one.header.precision == "fp32" and (time := self._ev.times.op(one.name, layer, size))
             ]
             found[layer] = min(times, key=lambda timed: timed[0])[1]
         return found
@@ -124,23 +118,20 @@ class Ranking:
         return min(candidates, key=self._total_ms, default=None)
 
     def _total_ms(self, variant: Variant) -> float:
-        total = self._times.total(variant.name, self._scope.largest)
+        total = self._ev.times.total(variant.name, self._ev.largest)
         assert total is not None  # of what is measured, every layer has a figure
         return total.value
 
     def chain(self, variant: Variant) -> list[Variant]:
         """What a variant stands on, from its starting point to itself."""
-        variants, steps = self._scope.plan.variants, [variant]
+        variants, steps = self._ev.plan.variants, [variant]
         while (below := steps[0].header.builds_on) in variants and len(steps) < len(variants):
             steps.insert(0, variants[below])
         return steps
 
     @cached_property
     def chains(self) -> list[list[Variant]]:
-        """Of the cumulative chains of three steps or more the longest and that to the best; longest first.
-
-        That to the best starts where the study says: steps that `start` took away from it are taken back first.
-        """
+        """Of cumulative chains of three steps or more the longest and that to the best, from where the study says."""
         measured = self.measured_variants("gpu", peers=False)
         chains = [[step for step in self.chain(variant) if step in measured] for variant in measured]
         passed = {step.name for chain in chains for step in chain[:-1]}
@@ -151,7 +142,7 @@ class Ranking:
             if not any(chain[:-1] == longer[: len(chain) - 1] for longer in shown):
                 shown.append(chain)
         return [
-            self._chain_from(self._scope.study.first_kernel, chain) if chain[-1] == self.best else chain
+            self._chain_from(self._ev.study.first_kernel, chain) if chain[-1] == self.best else chain
             for chain in shown
             if chain[-1] == self.best or chain == shown[0]
         ]

@@ -10,7 +10,7 @@ from warpbook.kernels.variants import Variant
 from warpbook.kernels.whole_networks import Implementation
 from warpbook.report.evidence.cache import cached_method
 from warpbook.report.evidence.impossible_times import Place, impossible_times
-from warpbook.report.evidence.scope import Scope
+from warpbook.report.evidence.scope import EvidencePart
 from warpbook.runs import catalog, tables
 from warpbook.runs.catalog import Run
 from warpbook.runs.run_parts import WHOLE
@@ -35,25 +35,14 @@ def whole_network_rows(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(**bare)
 
 
-class Selection:
+class Selection(EvidencePart):
     """Rows of the runs cited that a report may draw on."""
 
-    def __init__(self, scope: Scope):
-        self._scope = scope
-
     def run_with(self, table: Table) -> Run | None:
-        """The run that a table's GPU figures come from: the study's own. Where that holds nothing of one of OLDER_RUN_TABLES,
-        the newest older archived one that does, on the same GPU model and of sources that are still those of today.
-
-        Files of a submission are told by what was measured on the machine that makes their report.
-        """
-        own = self._scope.gpu_run
-        if (
-            own is None
-            or table not in OLDER_RUN_TABLES
-            or self._scope.study.course
-            or len(self._study_rows(own, table))
-        ):
+        """The run of a table's GPU figures: the study's own. Where that holds nothing of one of OLDER_RUN_TABLES, the
+        newest older one that does, on the same GPU model and of today's sources; never for a submission."""
+        own = self._ev.gpu_run
+        if own is None or table not in OLDER_RUN_TABLES or self._ev.study.course or len(self._study_rows(own, table)):
             return own
         return self._older_with(table) or own
 
@@ -63,13 +52,13 @@ class Selection:
 
     @cached_property
     def _older(self) -> list[Run]:
-        assert self._scope.gpu_run is not None  # than which they are older
-        return catalog.earlier_runs_of_model(self._scope.gpu_run, self._scope.network.name)
+        assert self._ev.gpu_run is not None  # than which they are older
+        return catalog.earlier_runs_of_model(self._ev.gpu_run, self._ev.network.name)
 
     def _study_rows(self, run: Run, table: Table) -> pd.DataFrame:
         """Rows of a table that a report of the study may show: of its own network, or of all where it shows all."""
         frame = run.table(table)
-        return frame[frame.network == self._scope.network.name] if table is tables.COUNTERS else frame
+        return frame[frame.network == self._ev.network.name] if table is tables.COUNTERS else frame
 
     def _holds_sound(self, run: Run, table: Table) -> bool:
         held = self._study_rows(run, table)
@@ -82,12 +71,12 @@ class Selection:
     def from_older_run(self) -> dict[Table, Run]:
         """The tables whose rows come from another run than the study's other GPU figures, each with that run."""
         found = {table: self.run_with(table) for table in OLDER_RUN_TABLES}
-        return {table: run for table, run in found.items() if run and run is not self._scope.gpu_run}
+        return {table: run for table, run in found.items() if run and run is not self._ev.gpu_run}
 
     def stale(self, variant: Variant, run: Run | None = None) -> str:
         """Why figures of a variant recorded in a run, that of its device's times where none is named, are no longer
         about what stands here; empty when they are, or there are none."""
-        run, network = run or self._scope.run_for(variant.device), self._scope.network
+        run, network = run or self._ev.run_for(variant.device), self._ev.network
         if run is None or variant.name not in run.record["variants"] or network.name not in run.record["networks"]:
             return ""
         recorded = run.record["variants"][variant.name]["source_sha256"]
@@ -101,12 +90,12 @@ class Selection:
 
     def stale_reason(self, run: Run, device: str, recorded_sha256: str, source_sha256: str) -> str:
         """Why what a run recorded of a source is not what would be measured here; empty when it is."""
-        record, policy, network = run.record, run.record["measuring"], self._scope.network
+        record, policy, network = run.record, run.record["measuring"], self._ev.network
         if recorded_sha256 != source_sha256:
             return "its sources changed after it was measured"
         if record["networks"][network.name]["shapes_sha256"] != network.shapes_sha256:
             return "the network's shapes changed after it was measured"
-        now = self._scope.config.measuring.model_dump(mode="json")
+        now = self._ev.config.measuring.model_dump(mode="json")
         for key in ("target_rel_ci", device):
             if policy[key] != now[key]:
                 return f"the measuring policy differs: `{key}` was {policy[key]}, is {now[key]}"
@@ -117,7 +106,7 @@ class Selection:
     def stale_network_reason(self, one: Implementation, run: Run) -> str:
         """The same of figures of an implementation of the study's whole network."""
         recorded = run.record["variants"].get(one.full_name)
-        if recorded is None or self._scope.network.name not in run.record["networks"]:
+        if recorded is None or self._ev.network.name not in run.record["networks"]:
             return ""
         return self.stale_reason(run, "gpu", recorded["source_sha256"], one.source_sha256)
 
@@ -127,28 +116,26 @@ class Selection:
         return list(whole_networks.discover().values())
 
     def implementations(self, run: Run) -> list[str]:
-        """Names of the implementations of whole networks that a run checked on the study's, and whose figures there are
-        not stale."""
+        """Implementations of whole networks checked on the study's whose figures are not stale."""
         checks = whole_network_rows(run.table(tables.CORRECTNESS))
-        names = {*checks.variant[checks.network == self._scope.network.name]}
+        names = {*checks.variant[checks.network == self._ev.network.name]}
         return [
             one.name for one in self.whole_networks if one.name in names and not self.stale_network_reason(one, run)
         ]
 
     def usable(self, device: str, run: Run | None = None) -> list[str]:
-        """Names of the variants that the study compares on a device and whose figures, those in `run` where one is
-        named, are not stale."""
-        return [variant.name for variant in self._scope.compared_variants(device) if not self.stale(variant, run)]
+        """Names of the study's variants on a device whose figures, those in `run` if named, are not stale."""
+        return [variant.name for variant in self._ev.compared_variants(device) if not self.stale(variant, run)]
 
     def rows(self, table: Table) -> pd.DataFrame:
         """Rows of the study's network and variants, each from its device's run, stale ones left out."""
         frames = []
         for device in ("cpu", "gpu"):
-            run = self._scope.local if device == "cpu" else self.run_with(table)
+            run = self._ev.local if device == "cpu" else self.run_with(table)
             if run is None:
                 continue
             frame = run.table(table)
-            frame = frame[frame.network == self._scope.network.name]
+            frame = frame[frame.network == self._ev.network.name]
             if "device" in frame:
                 frame = frame[frame.device == device]
             elif device == "cpu":
@@ -162,11 +149,11 @@ class Selection:
     @cached_property
     def _impossible(self) -> dict[Place, str]:
         """Why recorded GPU times of a variant on a layer at a size are refused."""
-        run = self._scope.gpu_run
+        run = self._ev.gpu_run
         if run is None or run.gpu is None:
             return {}
-        called = [one for one in self._scope.compared_variants("gpu") if not one.course]
-        return impossible_times(run, self._scope.network.name, self._scope.layers, called)
+        called = [one for one in self._ev.compared_variants("gpu") if not one.course]
+        return impossible_times(run, self._ev.network.name, self._ev.layers, called)
 
     def _refuse_impossible(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Rows of times, those refused that cannot be true."""
@@ -184,13 +171,10 @@ class Selection:
     def at_sizes(self, table: Table) -> pd.DataFrame:
         """The same at the study's sizes."""
         frame = self.rows(table)
-        return frame[frame["size"].isin(self._scope.sizes)]
+        return frame[frame["size"].isin(self._ev.sizes)]
 
     def optional_rows(self, table: Table) -> pd.DataFrame:
-        """A table that a run on a GPU holds only where it was asked for, over all its networks, stale rows left out.
-
-        An implementation of a whole network is named there with WHOLE before it.
-        """
+        """A table that a GPU run may hold, of all networks, without stale rows; whole networks have WHOLE."""
         run = self.run_with(table)
         frame = run.table(table) if run else tables.with_places(table.empty())
         if run is None or "variant" not in frame:

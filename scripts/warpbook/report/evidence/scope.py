@@ -1,5 +1,7 @@
 """The study that a report is about, and the runs that it cites."""
 
+from typing import TYPE_CHECKING
+
 from warpbook.common import units
 from warpbook.config.settings import Config, Study
 from warpbook.kernels.variants import Variant
@@ -8,6 +10,9 @@ from warpbook.problems.networks import Network
 from warpbook.problems.problem import Case, Problem
 from warpbook.runs.catalog import Run
 from warpbook.workflow.plan import GpuSource, Plan
+
+if TYPE_CHECKING:
+    from warpbook.report.evidence import Evidence
 
 
 class Scope:
@@ -94,10 +99,16 @@ class Scope:
         return run.device_name(device) if run else "no GPU"
 
     def compared_variants(self, device: str) -> list[Variant]:
-        """Variants of a device that the study compares, baselines first; none of the CPU where its figures are not
-        asked for."""
+        """Variants of a device that the study compares, baselines first; of the CPU only if asked for."""
         if device == "cpu" and self.missing_reason("cpu"):
             return []
         names = self.plan.with_baselines(self.study.variants or self.plan.computing(self.network.name))
         compared = [self.plan.variants[name] for name in names]
         return [variant for variant in compared if variant.device == device]
+
+
+class EvidencePart:
+    """The figures of one kind, which find those of others in the study's evidence."""
+
+    def __init__(self, ev: "Evidence"):
+        self._ev = ev

@@ -3,8 +3,6 @@
 import re
 from dataclasses import dataclass
 
-import pandas as pd
-
 from warpbook.common.files import PROJECT
 from warpbook.config.course_term import CourseOptimization, Term, first_line_with
 from warpbook.config.settings import Submission
@@ -14,8 +12,7 @@ from warpbook.course.submissions import BASELINES, NAMES, WRITTEN
 from warpbook.kernels import lower_bounds, sources
 from warpbook.kernels.launch_inference import launch_sites
 from warpbook.kernels.variants import Variant
-from warpbook.report.evidence.build_results import BuildResults
-from warpbook.report.evidence.scope import Scope
+from warpbook.report.evidence.scope import EvidencePart
 from warpbook.runs import tables
 
 VERDICTS = {
@@ -31,8 +28,7 @@ VERDICTS = {
 """Verdicts by the status of the first test that failed."""
 
 
-COMPARED = ("integers", "reals", "labels")
-"""Tests that compare every output."""
+COMPARED = ("integers", "reals", "labels")  # tests that compare every output
 
 
 @dataclass(frozen=True)
@@ -76,24 +72,21 @@ class CodeEvidence:
     line: int
 
 
-class SubmissionEvidence:
+class SubmissionEvidence(EvidencePart):
     """A submission's files against what its term asks."""
 
-    def __init__(self, scope: Scope, builds: BuildResults):
-        self._scope, self._builds = scope, builds
-        self.answers_left_out = ""
-        """Why a report shows no answers."""
+    answers_left_out = ""  # why a report shows no answers
 
     @property
     def of(self) -> Submission:
-        submission = self._scope.config.submission
+        submission = self._ev.config.submission
         assert submission is not None  # or nobody asks
         return submission
 
     @property
     def term(self) -> Term:
-        assert self._scope.study.course is not None
-        return self._scope.study.course
+        assert self._ev.study.course is not None
+        return self._ev.study.course
 
     @property
     def claimed(self) -> dict[str, CourseOptimization]:
@@ -102,7 +95,7 @@ class SubmissionEvidence:
         return {name: one for name, one in self.term.optimizations.items() if name in here}
 
     def variant(self, name: str) -> Variant | None:
-        return self._scope.plan.variants.get(name)
+        return self._ev.plan.variants.get(name)
 
     def baseline(self, name: str) -> Variant | None:
         """The variant that one is compared with; None where the submission does not hold it."""
@@ -130,14 +123,14 @@ class SubmissionEvidence:
         path = PROJECT / WRITTEN / f"{name}.out"
         if name not in self.of.outputs:
             return []
-        return program_output.parse_runs(path.read_text(encoding="utf-8", errors="replace"), len(self._scope.layers))
+        return program_output.parse_runs(path.read_text(encoding="utf-8", errors="replace"), len(self._ev.layers))
 
     def is_impossibly_fast(self, run: ProgramOutput) -> bool:
         """Whether one of a run's op times is below the time that its layer's bytes need on the term's GPU."""
         gpu = self.term.gpu
         kept = int(gpu.l2_mib * 2**20)
         least = (
-            lower_bounds.lower_bound_ms(layer.at(run.batch), gpu.gb_per_s, None, kept) for layer in self._scope.layers
+            lower_bounds.lower_bound_ms(layer.at(run.batch), gpu.gb_per_s, None, kept) for layer in self._ev.layers
         )
         return any(op < bound for op, bound in zip(run.op_ms, least, strict=True))
 
@@ -152,14 +145,15 @@ class SubmissionEvidence:
             return JudgedFile(name, file, "missing", f"the submission holds no {BASELINES.get(name, NAMES[0])}{unread}")
         if reason := self._unreadable(variant):
             return self._failed_file(name, "compile_failed", reason)
-        failed = self._builds.failed
+        failed = self._ev.builds.failed
         failed = failed[failed.variant == name]
         if len(failed):
             return self._failed_file(name, "compile_failed", _first_error(str(failed.log.iloc[0])))
         return self._judge_tests(name)
 
     def _judge_tests(self, name: str) -> JudgedFile:
-        tests = self._tests(name)
+        tests = self._ev.local.table(tables.CORRECTNESS)
+        tests = tests[(tests.variant == name) & (tests.network == self._ev.network.name)]
         rows = tests.to_dict("records")
         if failure := tables.first_failure(rows):
             return self._failed_file(name, failure["status"], failure["reason"])
@@ -169,7 +163,7 @@ class SubmissionEvidence:
         if compared.empty:
             return self._failed_file(name, "unsupported", note or "it was not tested; the log says why")
         right_in = set(compared.layer)
-        if unjudged := [layer.name for layer in self._scope.layers if layer.name not in right_in]:
+        if unjudged := [layer.name for layer in self._ev.layers if layer.name not in right_in]:
             why = f": {note}" if note else ""
             return self._failed_file(name, "unsupported", f"{' and '.join(unjudged)} was not judged{why}")
         devices = {"emulator": "on the CPU, emulated", "gpu": "on the GPU"}
@@ -180,11 +174,6 @@ class SubmissionEvidence:
         return JudgedFile(
             name, self.of.files[name], "right", "", note, self._place(note), passed, where, sizes, int(sampled)
         )
-
-    def _tests(self, name: str) -> pd.DataFrame:
-        """Tests of a variant on every device that it ran on."""
-        tests = self._scope.local.table(tables.CORRECTNESS)
-        return tests[(tests.variant == name) & (tests.network == self._scope.network.name)]
 
     def _failed_file(self, name: str, status: str, reason: str) -> JudgedFile:
         words = self._in_its_words(name, reason)

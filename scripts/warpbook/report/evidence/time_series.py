@@ -13,8 +13,7 @@ from warpbook.kernels.variants import Variant
 from warpbook.problems.problem import Case
 from warpbook.report.evidence.cache import cached_method
 from warpbook.report.evidence.drift import JobDrift, Key
-from warpbook.report.evidence.run_selection import Selection
-from warpbook.report.evidence.scope import Scope
+from warpbook.report.evidence.scope import EvidencePart
 from warpbook.runs import summaries, tables
 
 STATE = {"gpu": "cold", "cpu": "hot"}
@@ -23,20 +22,15 @@ STATE = {"gpu": "cold", "cpu": "hot"}
 Series = np.ndarray
 
 
-WIDEST = 1.5
-"""The most that an interval's upper end may be of its lower one where a ratio is settled."""
-FEWEST = 3
-"""The fewest samples that a settled ratio rests on."""
+WIDEST = 1.5  # the most that an interval's upper end may be of its lower one where a ratio is settled
+FEWEST = 3  # the fewest samples that a settled ratio rests on
 INCONCLUSIVE = "inconclusive"
 NO_RATIO = "no ratio"
 
 
 @dataclass(frozen=True)
 class Speedup:
-    """Time of one variant over another's, how it was had, and what it allows to say.
-
-    Of two that were measured separately the interval holds how far they may differ for that.
-    """
+    """Time of one variant over another's. Where they were measured separately, the interval holds the drift."""
 
     ratio: Estimate
     paired: bool
@@ -44,8 +38,7 @@ class Speedup:
 
     @property
     def doubt(self) -> str:
-        """Why no number is quoted: too few samples, or an interval, any drift between jobs within it, that is too
-        wide. Empty where one is."""
+        """Why no number is quoted: too few samples, or too wide an interval; empty where one is."""
         if self.ratio.n < FEWEST:
             return "one sample" if self.ratio.n == 1 else f"{units.number_word(self.ratio.n)} samples"
         if self.ratio.high <= WIDEST * self.ratio.low:  # of no interval, neither compares
@@ -64,8 +57,7 @@ class Speedup:
 
     @property
     def substitute(self) -> str:
-        """The same for a sentence, with what it rests on: 16× to 30×† n 6, no ratio from two samples, inconclusive
-        (interval [0.72, 1.41])."""
+        """For a sentence: 16× to 30×† n 6, no ratio from two samples, inconclusive (interval [0.72, 1.41])."""
         short = self.short_substitute
         if short == INCONCLUSIVE:
             return f"{short} ({self.doubt})"
@@ -98,17 +90,14 @@ class Speedup:
         return self.substitute or f"{units.ratio_and_interval(self.ratio, self.dagger)} {self.sample_size}"
 
 
-class Times:
+class Times(EvidencePart):
     """Medians, sums, ratios and the hardware's bounds, of the study's layers at its sizes."""
-
-    def __init__(self, scope: Scope, selection: Selection):
-        self._scope, self._selection = scope, selection
 
     @cached_property
     def samples(self) -> pd.DataFrame:
         """Those of variants that the harness calls; a file of the course calls its kernels itself: see `CourseTimes`."""
-        samples = self._selection.at_sizes(tables.SAMPLES)
-        files = [name for name, one in self._scope.plan.variants.items() if one.course]
+        samples = self._ev.selection.at_sizes(tables.SAMPLES)
+        files = [name for name, one in self._ev.plan.variants.items() if one.course]
         return samples[~samples.variant.isin(files)]
 
     @cached_property
@@ -119,7 +108,7 @@ class Times:
     @cached_property
     def drift(self) -> JobDrift:
         """How far baselines differ between jobs."""
-        return JobDrift(self._scope, self._by_series, STATE, several_gpus=self.gpus > 1)
+        return JobDrift(self._ev, self._by_series, STATE, several_gpus=self.gpus > 1)
 
     @cached_property
     def gpus(self) -> int:
@@ -146,7 +135,7 @@ class Times:
 
     def _quoted_state(self, variant: str) -> str:
         """The state that a variant's figures are quoted in: cold or hot."""
-        return STATE[self._scope.plan.variants[variant].device]
+        return STATE[self._ev.plan.variants[variant].device]
 
     def _series(self, variant: str, layer: str, size: int, kind: str, state: str, job: str = "") -> Series:
         return self._by_series.get((job or variant, variant, layer, size, state, kind), np.empty(0))
@@ -157,7 +146,7 @@ class Times:
 
     def _sound_layers(self, variant: str, size: int, kind: str) -> list[Series] | None:
         """A series for each layer; None where one has no sound figure."""
-        series = [self._sound_times(variant, layer, size, kind) for layer in self._scope.layer_names]
+        series = [self._sound_times(variant, layer, size, kind) for layer in self._ev.layer_names]
         return series if all(map(len, series)) else None
 
     @cached_method
@@ -168,14 +157,13 @@ class Times:
     @cached_method
     def total(self, variant: str, size: int, kind: str = "op") -> Estimate | None:
         """Sum over the layers of their medians in ms, with a bootstrap interval; None where a layer has no figure."""
-        if len(self._scope.layers) == 1:
-            return self.op(variant, self._scope.layers[0].name, size, kind)
+        if len(self._ev.layers) == 1:
+            return self.op(variant, self._ev.layers[0].name, size, kind)
         series = self._sound_layers(variant, size, kind)
         return statistics.sum_of_medians(series) if series else None
 
     def _pairs(self, variant: str, over: str, layer: str, size: int, kind: str) -> tuple[Series, Series] | None:
-        """(`over`'s times, variant's times) of the same rounds of one's job, whose baseline is the other; None where
-        there are none."""
+        """(`over`'s times, variant's times) of the same rounds of one's job; None where there are none."""
         state = self._quoted_state(variant)
         for job in (variant, over):
             mine, theirs = (self._series(name, layer, size, kind, state, job=job) for name in (variant, over))
@@ -185,7 +173,7 @@ class Times:
         return None
 
     def _baseline(self, variant: str) -> str:
-        return self._scope.plan.variants[variant].header.builds_on
+        return self._ev.plan.variants[variant].header.builds_on
 
     def baseline_time(self, variant: str, layer: str, size: int) -> Estimate | None:
         """Op time of what a variant builds on, from the samples interleaved with it; its own where there are none."""
@@ -195,10 +183,8 @@ class Times:
 
     @cached_method
     def speedup(self, variant: str, layer: str, size: int, over: str | None = None, kind: str = "op") -> Speedup | None:
-        """How many times faster a variant is on one layer than `over` (by default what it builds on).
-
-        Paired where both were interleaved, else the ratio of two series of their own, of one device or two.
-        """
+        """How many times faster a variant is on one layer than `over` (by default what it builds on): paired where both
+        were interleaved, else the ratio of two series of their own."""
         over = over or self._baseline(variant)
         if not over:
             return None
@@ -216,7 +202,7 @@ class Times:
         over = over or self._baseline(variant)
         if not over:
             return None
-        layers = self._scope.layer_names
+        layers = self._ev.layer_names
         if len(layers) == 1:
             return self.speedup(variant, layers[0], size, over, kind)
         pairs = [pair for layer in layers if (pair := self._pairs(variant, over, layer, size, kind))]
@@ -232,7 +218,7 @@ class Times:
     def sum_over(self, parts: dict[str, Variant], size: int) -> Estimate | None:
         """The time of the study's layers in `parts`, each by its own variant; None where one has no sound figure."""
         variants = {one.name for one in parts.values()}
-        if len(variants) == 1 and [*parts] == self._scope.layer_names:
+        if len(variants) == 1 and [*parts] == self._ev.layer_names:
             return self.total(variants.pop(), size)
         if len(parts) == 1:
             ((layer, one),) = parts.items()
@@ -243,7 +229,7 @@ class Times:
     def speedup_of_sum(self, parts: dict[str, Variant], over: str, size: int) -> Speedup | None:
         """How many times faster the layers in `parts` are, each by its own variant, than by one other."""
         variants, layers = {one.name for one in parts.values()}, [*parts]
-        if len(variants) == 1 and layers == self._scope.layer_names:
+        if len(variants) == 1 and layers == self._ev.layer_names:
             return self.total_speedup(variants.pop(), size, over)
         if len(parts) == 1:
             return self.speedup(variants.pop(), layers[0], size, over)
@@ -257,14 +243,13 @@ class Times:
         return Speedup(within, False, self._verdict(within))
 
     def separate_total(self, variant: str, size: int, kind: str = "op") -> Speedup | None:
-        """Its speedup over what it builds on by the times of each one's own job, where the paired one is not told by
-        that; None where it is, or there are not both."""
+        """Its speedup over its baseline by each one's own job where that tells something else than the paired one."""
         over, paired = self._baseline(variant), self.total_speedup(variant, size, kind=kind)
         base, mine = (self._sound_layers(name, size, kind) for name in (over, variant)) if over else (None, None)
         if not paired or not paired.paired or not base or not mine:
             return None
         ratio = statistics.ratio_of_sums(base, mine, paired=False)
-        layers = self._scope.layer_names
+        layers = self._ev.layer_names
         return (
             None
             if statistics.agree(paired.ratio, ratio)
@@ -272,7 +257,7 @@ class Times:
         )
 
     def _verdict(self, ratio: Estimate) -> str:
-        return statistics.verdict(ratio, self._scope.config.measuring.equivalence_margin)
+        return statistics.verdict(ratio, self._ev.config.measuring.equivalence_margin)
 
     def _paired_speedup(self, ratio: Estimate) -> Speedup:
         return Speedup(ratio, True, self._verdict(ratio))
@@ -289,16 +274,14 @@ class Times:
 
     def fp32_bound_ms(self, layer: Case, size: int) -> float | None:
         """The least time that the GPU of the GPU's run allows the direct method in FP32; None where there is none."""
-        gpu = self._scope.gpu_run.gpu if self._scope.gpu_run else None
+        gpu = self._ev.gpu_run.gpu if self._ev.gpu_run else None
         return lower_bounds.fp32_bound_ms(layer.at(size), gpu) if gpu else None
 
     def method_bound_ms(self, variant: str, layer: Case, size: int) -> float | None:
-        """The least time that the GPU allows a variant's own method and precision; None where there is none.
-
-        A library's method is not known: it is taken to be direct unless the library is faster than that allows.
-        """
-        gpu = self._scope.gpu_run.gpu if self._scope.gpu_run else None
-        header, case = self._scope.plan.variants[variant].header, layer.at(size)
+        """The least time that the GPU allows a variant's own method and precision; None where there is none. A
+        library's method is taken to be direct unless it is faster than that allows."""
+        gpu = self._ev.gpu_run.gpu if self._ev.gpu_run else None
+        header, case = self._ev.plan.variants[variant].header, layer.at(size)
         if gpu is None:
             return None
         known = lower_bounds.method_bound_ms(case, header, gpu)
@@ -310,15 +293,15 @@ class Times:
 
     def total_method_bound_ms(self, variant: str, size: int) -> float | None:
         """The same of all layers together."""
-        bounds = [self.method_bound_ms(variant, layer, size) for layer in self._scope.layers]
+        bounds = [self.method_bound_ms(variant, layer, size) for layer in self._ev.layers]
         return None if None in bounds else sum(filter(None, bounds))
 
     def memory_bound_ms(self, layer: Case, size: int) -> float | None:
         """The least time that a layer's bytes take on that GPU; None where there is none."""
-        gpu = self._scope.gpu_run.gpu if self._scope.gpu_run else None
+        gpu = self._ev.gpu_run.gpu if self._ev.gpu_run else None
         return lower_bounds.memory_bound_ms(layer.at(size), gpu) if gpu else None
 
     def limiting_resource(self, layer: Case, size: int) -> str:
         """Which of the two makes the FP32 bound: `memory bandwidth` or `FP32 arithmetic`."""
-        assert self._scope.gpu_run is not None and self._scope.gpu_run.gpu is not None
-        return lower_bounds.bounding_resource(layer.at(size), self._scope.gpu_run.gpu)
+        assert self._ev.gpu_run is not None and self._ev.gpu_run.gpu is not None
+        return lower_bounds.bounding_resource(layer.at(size), self._ev.gpu_run.gpu)

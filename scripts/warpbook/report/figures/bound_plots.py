@@ -1,43 +1,30 @@
-"""What the hardware allows: the roofline, multiples of the lower bound."""
+"""Rates of the variants beside what the hardware allows: against size, and in the roofline."""
 
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from matplotlib.artist import Artist
+
+from warpbook.common.statistics import Estimate
 from warpbook.kernels.headers import Header
 from warpbook.report.evidence import Evidence
+from warpbook.report.figures import style
 from warpbook.report.figures.labels import number_points
-from warpbook.report.figures.style import (
-    DASHED,
-    INK,
-    MUTED,
-    RULE,
-    case_panels,
-    label_rows,
-    log_axis,
-    note,
-    value_axis,
-    variant_look,
-)
 from warpbook.report.figures.svg_drawing import svg
 
-LABEL = 0.27
-"""The width of the words above the slope, as a share of a panel's."""
+LABEL = 0.27  # the width of the words above the slope, as a share of a panel's
 
 
 def roofline(ev: Evidence, named: Collection[str]) -> str:
-    """Rate against arithmetic intensity of each counted call, a panel for each layer.
-
-    The points of variants that are `named` have a number, see `ev.counters.numbers`; others are small and grey.
-    Operations are the layer's own, whatever a call does for them: padding is no use, and a tensor core's product is.
-    Points of variants that do fewer, or not in FP32, are hollow: this roof is not theirs. Beyond it, thin, are the roofs
-    of the precisions that named variants multiply in.
-    """
+    """Rate against arithmetic intensity of each counted call, a panel for each layer. `named` variants have the number
+    of `ev.counters.numbers`; others are small and grey. Operations are the layer's own. Variants that do fewer, or not
+    in FP32, are hollow: this roof is not theirs. Thin: the roofs of other precisions that named variants use."""
     gpu, numbers = ev.counters.gpu, ev.counters.numbers
     copy, peak = gpu["copy_gb_per_s"], gpu["peak_gflop_per_s"]["fp32"]
     measured = gpu.get("fp32_gflop_per_s")
     headers = [one.header for one, *_ in ev.counters.counted if one.name in named]
     roofs = precision_roofs(headers, gpu["peak_gflop_per_s"])
-    figure, panels = case_panels(ev, 2.4)
+    figure, panels = style.case_panels(ev, 2.4)
     heights, numbered = [peak, *roofs.values()], list[list[tuple[float, float, str]]]()
     for axes, layer in zip(panels, ev.layers, strict=True):
         points = [
@@ -45,7 +32,7 @@ def roofline(ev: Evidence, named: Collection[str]) -> str:
                 *place,
                 variant.header.sums_in_fp32,
                 numbers[variant.name],
-                variant_look(ev, variant),
+                style.variant_look(ev, variant),
                 variant.name in named,
             )
             for variant, of, call in ev.counters.counted
@@ -56,29 +43,31 @@ def roofline(ev: Evidence, named: Collection[str]) -> str:
         ridges = {words: roof / copy for words, roof in roofs.items()}
         right = max([ridge, *ridges.values(), *(point[0] for point in points)]) * 3
         for words, roof in roofs.items():
-            axes.plot([ridge, ridges[words], right], [peak, roof, roof], color=MUTED, linewidth=0.7)
-            note(axes, words, (right, roof), (0, 5), ha="right", fontsize=7, color=MUTED)
-        axes.plot([left, ridge, right], [left * copy, peak, peak], color=INK, linewidth=0.9)
-        note(axes, "FP32 peak", (right, peak), (0, 6), ha="right", fontsize=7)
+            axes.plot([ridge, ridges[words], right], [peak, roof, roof], color=style.MUTED, linewidth=0.7)
+            style.note(axes, words, (right, roof), (0, 5), ha="right", fontsize=7, color=style.MUTED)
+        axes.plot([left, ridge, right], [left * copy, peak, peak], color=style.INK, linewidth=0.9)
+        style.note(axes, "FP32 peak", (right, peak), (0, 6), ha="right", fontsize=7)
         if measured:
-            axes.plot([measured / copy, right], [measured, measured], color=INK, linewidth=0.9, linestyle=DASHED)
+            axes.plot(
+                [measured / copy, right], [measured, measured], color=style.INK, linewidth=0.9, linestyle=style.DASHED
+            )
         above = min(peak, left * (right / left) ** LABEL * copy)
-        note(axes, "copy bandwidth", (left, above), (3, 2), fontsize=7, va="bottom")
+        style.note(axes, "copy bandwidth", (left, above), (3, 2), fontsize=7, va="bottom")
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlim(left, right)
         heights += [left * copy, *(point[1] for point in points)]
         axes.set_ylim(min(heights) / 2, max(heights) * 3)
-        log_axis(axes.xaxis, lambda value, _: f"{value:g}")
-        log_axis(axes.yaxis, lambda value, _: f"{value / 1e3:g}")
-        value_axis(axes, "both")
+        style.log_axis(axes.xaxis, lambda value, _: f"{value:g}")
+        style.log_axis(axes.yaxis, lambda value, _: f"{value / 1e3:g}")
+        style.value_axis(axes, "both")
         axes.set_xlabel("Useful FLOP for each byte of DRAM traffic")
         for x, y, filled, _, (colour, marker), shown in sorted(points, key=lambda point: point[-1]):
-            look = {"color": colour} if shown else {"color": RULE, "markersize": 3}
+            look = {"color": colour} if shown else {"color": style.RULE, "markersize": 3}
             axes.plot(x, y, marker, **look, markerfacecolor=look["color"] if filled else "white")
         numbered.append([(x, y, str(number)) for x, y, _, number, _, shown in points if shown])
     number_points(list(zip(panels, numbered, strict=True)))
-    label_rows(panels, "Useful TFLOP/s")
+    style.label_rows(panels, "Useful TFLOP/s")
     return svg(figure)
 
 
@@ -90,3 +79,43 @@ def precision_roofs(headers: Iterable[Header], peaks: dict[str, Any]) -> dict[st
         if peak := peaks.get(precision):
             found[f"{precision.upper()} peak{f' / {products}' if products > 1 else ''}"] = peak / products
     return dict(sorted(found.items(), key=lambda roof: roof[1]))
+
+
+def rates_by_size(ev: Evidence, device: str) -> str:
+    """TFLOP/s, or GB/s of a problem without operations, against size: a panel for each case, logarithmic both ways."""
+    figure, panels = style.case_panels(ev, 2.9)
+    handles: dict[str, Artist] = {}
+    for axes, case in zip(panels, ev.layers, strict=True):
+        work = {size: case.at(size).flops / 1e9 or case.at(size).bytes / 1e6 for size in ev.sizes}
+        for variant in ev.compared_variants(device):
+            times = {size: ev.times.op(variant.name, case.name, size) for size in ev.sizes}
+            rates = {
+                size: Estimate(
+                    work[size] / time.value,
+                    work[size] / time.high if time.high else time.high,
+                    work[size] / time.low if time.low else time.low,
+                    time.n,
+                )
+                for size, time in times.items()
+                if time
+            }
+            if rates:
+                style.line(axes, rates, style.variant_look(ev, variant), variant.stem)
+        bounds = {size: bound for size in ev.sizes if (bound := ev.times.fp32_bound_ms(case, size))}
+        if device == "gpu" and bounds:
+            axes.plot(
+                list(bounds),
+                [work[size] / bound for size, bound in bounds.items()],
+                color=style.INK,
+                linewidth=0.9,
+                linestyle=style.DASHED,
+                label="bound of FP32",
+            )
+        style.size_axis(axes, ev.sizes, ev.size_label)
+        axes.set_yscale("log")
+        style.log_axis(axes.yaxis, lambda value, _: f"{value:g}")
+        style.value_axis(axes, "y")
+        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    style.label_rows(panels, "TFLOP/s" if any(case.at(ev.largest).flops for case in ev.layers) else "GB/s")
+    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=min(5, len(handles)))
+    return svg(figure)

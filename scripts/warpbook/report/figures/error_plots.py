@@ -10,11 +10,8 @@ from warpbook.report.figures.svg_drawing import svg
 
 
 def error_by_length(ev: Evidence) -> str:
-    """Relative L2 error on random reals against the products of a sum, logarithmic both ways: a line for each variant,
-    the largest error of layers whose sums are as long, and the limit of FP32's class.
-
-    Hollow: variants that claim another class. Dotted: libraries.
-    """
+    """Relative L2 error on random reals against the products of a sum: a line for each variant, the largest error of
+    layers with equal sums, and the limit of FP32's class. Hollow: another class. Dotted: libraries."""
     rows = ev.checks.errors
     rows = rows[(rows.status == "ok") & (rows.inputs == "reals")]
     longest = {str(name): group.groupby("products").rel_l2_err.max() for name, group in rows.groupby("variant")}

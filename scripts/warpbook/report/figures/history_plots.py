@@ -11,8 +11,7 @@ from warpbook.report.figures.style import MUTED, OURS, VERDICTS, error_bars, for
 from warpbook.report.figures.svg_drawing import svg
 from warpbook.report.run_history import GpuModel, Headline
 
-WIDTH_IN, HEIGHT_IN = 3.7, 2.1
-"""Narrow enough for a phone, where words keep their size."""
+WIDTH_IN, HEIGHT_IN = 3.7, 2.1  # narrow enough for a phone, where words keep their size
 MOST_NAMED = 6
 CHARACTERS = 40
 

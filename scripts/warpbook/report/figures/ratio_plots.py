@@ -7,30 +7,19 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 from warpbook.common import units
 from warpbook.report.comparison import Comparison
 from warpbook.report.evidence import Evidence
-from warpbook.report.figures.style import (
-    INK,
-    MUTED,
-    RULE,
-    VERDICTS,
-    WIDTH_IN,
-    error_bars,
-    format_ratio,
-    name_rows,
-    series_colour,
-    value_axis,
-)
+from warpbook.report.figures import style
 from warpbook.report.figures.svg_drawing import svg
 
 
 def aa_tests(ev: Evidence) -> str:
     """A variant against its own copy: every ratio with its interval, in ascending order."""
     ratios = ev.trust.aa_tests.sort_values("value", ignore_index=True)
-    figure = Figure(figsize=(WIDTH_IN, 2.3), layout="constrained")
+    figure = Figure(figsize=(style.WIDTH_IN, 2.3), layout="constrained")
     axes = figure.subplots()
     same = ev.config.measuring.equivalence_margin
-    axes.axhspan(1 - same, 1 + same, color=RULE, alpha=0.6, linewidth=0)
-    axes.axhline(1, color=INK, linewidth=0.9)
-    for verdict, colour in VERDICTS.items():
+    axes.axhspan(1 - same, 1 + same, color=style.RULE, alpha=0.6, linewidth=0)
+    axes.axhline(1, color=style.INK, linewidth=0.9)
+    for verdict, colour in style.VERDICTS.items():
         judged = ratios[ratios.verdict == verdict]
         if len(judged):
             # One path of all intervals and one of all ratios: an element for each would be most of the report's charts.
@@ -48,42 +37,41 @@ def aa_tests(ev: Evidence) -> str:
     axes.set_xticks([])
     widest = max(abs(ratios.value - 1).max() * 1.6, 3 * same)
     axes.set_ylim(1 - widest, 1 + widest)
-    value_axis(axes, "y")
+    style.value_axis(axes, "y")
     figure.legend(loc="outside lower center", ncols=4)
     return svg(figure)
 
 
 def changed_times(comparison: Comparison) -> str:
-    """Base's op time over head's, corrected by the drift: a row for each size on each device; shaded what is called the
-    same, and lighter what is ambiguous."""
+    """Base's op time over head's, without the drift, by size and device; shaded: the same; lighter: ambiguous."""
     rows = list(comparison.drifts.items())[::-1]
-    figure = Figure(figsize=(WIDTH_IN, 0.6 + 0.45 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(style.WIDTH_IN, 0.6 + 0.45 * len(rows)), layout="constrained")
     axes = figure.subplots()
     names = list(dict.fromkeys(row.place.variant for row in comparison.movements))
     for place, ((device, size), drift) in enumerate(rows):
-        for reach, colour in ((drift.far, "#eceff2"), (drift.near, RULE)):
+        for reach, colour in ((drift.far, "#eceff2"), (drift.near, style.RULE)):
             axes.fill_betweenx([place - 0.42, place + 0.42], 1 - reach, 1 + reach, color=colour, linewidth=0)
         # Side by side in order of their ratios, so that none hides another.
         ratios = sorted(ratio / drift.ratio.value for ratio in drift.ratios.values())
         heights = [place - 0.3 + 0.6 * (number * 0.618 % 1) for number in range(len(ratios))]
-        axes.plot(ratios, heights, ".", color=MUTED, markersize=2.5)
+        axes.plot(ratios, heights, ".", color=style.MUTED, markersize=2.5)
         changes = [row for row in comparison.movements if (row.place.device, row.place.size) == (device, size)]
         for number, row in enumerate(changes):
             height = place + 0.3 * (2 * number - len(changes) + 1) / max(1, len(changes) - 1)
-            colour = series_colour(row.place.variant, names)
+            colour = style.series_colour(row.place.variant, names)
             axes.errorbar(
-                row.speedup.value, height, xerr=error_bars([row.speedup]), fmt="o", color=colour, markersize=4
+                row.speedup.value, height, xerr=style.error_bars([row.speedup]), fmt="o", color=colour, markersize=4
             )
     for name in names:
-        axes.plot([], [], "o", color=series_colour(name, names), markersize=4, label=name)
-    axes.axvline(1, color=INK, linewidth=0.9)
+        axes.plot([], [], "o", color=style.series_colour(name, names), markersize=4, label=name)
+    axes.axvline(1, color=style.INK, linewidth=0.9)
     axes.set_xscale("log")
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-    axes.xaxis.set_major_formatter(FuncFormatter(format_ratio))
+    axes.xaxis.set_major_formatter(FuncFormatter(style.format_ratio))
     axes.set_xlabel("Speedup of head over base, corrected by the drift")
-    value_axis(axes, "x")
-    name_rows(axes, [f"{device.upper()}, {units.count(size)} images" for (device, size), _ in rows])
+    style.value_axis(axes, "x")
+    style.name_rows(axes, [f"{device.upper()}, {units.count(size)} images" for (device, size), _ in rows])
     if names:
         figure.legend(loc="outside lower center", ncols=4)
     return svg(figure)

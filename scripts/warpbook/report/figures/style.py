@@ -22,8 +22,7 @@ from warpbook.report.figures import svg_drawing
 FONTS = LIBRARY / "reports" / "fonts"
 WIDTH_IN = 6.69  # the text's width on A4
 PAGE_IN = 8.6  # its height, less a figure's caption
-MOST_BESIDE, ROW_OF_MANY = 4, 3
-"""So many panels stand side by side; of more, so many in a row."""
+MOST_BESIDE, ROW_OF_MANY = 4, 3  # so many panels stand side by side; of more, so many in a row
 INK, MUTED, RULE = "#1b1f24", "#5b6470", "#d5d9de"
 OURS = ("#0b5cad", "#c8453b", "#2a8a57", "#d98a00", "#7a4ea3", "#149aa5", "#a45a2a", "#b0478f", "#5c7d1d", "#3f5ba9")
 CPU = ("#8a6d3b", "#b58a2e", "#6f7f3f", "#a6603c", "#94805d")
@@ -36,35 +35,8 @@ VERDICTS = {"faster": "#1f7a4d", "slower": "#b3261e", "same": MUTED, "ambiguous"
 def _style() -> None:
     for path in FONTS.glob("*.ttf"):
         font_manager.fontManager.addfont(path)
-    mpl.rcParams.update(
-        {
-            "font.family": "IBM Plex Sans",
-            "font.size": 8,
-            "axes.titlesize": 8.5,
-            "axes.titleweight": 600,
-            "axes.titlelocation": "left",
-            "axes.labelsize": 8,
-            "axes.labelcolor": MUTED,
-            "axes.edgecolor": MUTED,
-            "axes.linewidth": 0.6,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "xtick.color": MUTED,
-            "ytick.color": MUTED,
-            "xtick.labelsize": 7.5,
-            "ytick.labelsize": 7.5,
-            "grid.color": RULE,
-            "grid.linewidth": 0.5,
-            "lines.linewidth": 1.3,
-            "lines.markersize": 4,
-            "legend.frameon": False,
-            "legend.fontsize": 7.5,
-            "text.color": INK,
-            "text.parse_math": False,  # names are shown as they are, and strangers' hold anything
-            "figure.dpi": svg_drawing.POINTS,
-            "svg.hashsalt": "warpbook",
-        }
-    )
+    mpl.rc_file(LIBRARY / "reports" / "style" / "charts.mplstyle", use_default_template=False)
+    mpl.rcParams["figure.dpi"] = svg_drawing.POINTS
 
 
 def variant_look(ev: Evidence, variant: Variant) -> tuple[str, str]:
@@ -128,8 +100,7 @@ def case_title(ev: Evidence, case: Case) -> str:
 
 
 def case_panels(ev: Evidence, row_in: float) -> tuple[Figure, list[Axes]]:
-    """A figure and a panel with a title for each case of a report, in rows of so many inches, or less where a page has no
-    room for them."""
+    """A figure and a titled panel for each case of a report, in rows of so many inches or what a page allows."""
     count = len(ev.layers)
     columns = count if count <= MOST_BESIDE else ROW_OF_MANY
     rows = -(-count // columns)

@@ -22,10 +22,8 @@ _STYLE = re.compile(r'style="([^"]*)"')
 
 
 class _Renderer(RendererSVG):
-    """Matplotlib's, but that a text begins where matplotlib has measured that it does, and groups are left out.
-
-    A marker is drawn where it stands, and not defined once to be used there: a PDF has it sooner.
-    """
+    """Matplotlib's, but that a text begins where matplotlib measured, groups are left out, and each marker is drawn in
+    its place: a PDF has it sooner."""
 
     draw_markers: Any = RendererBase.draw_markers
 

@@ -1,5 +1,6 @@
 """Op times and speedups of the variants, and how far from the hardware's bound they are."""
 
+import math
 from collections.abc import Callable
 
 from matplotlib.figure import Figure
@@ -7,24 +8,9 @@ from matplotlib.ticker import LogLocator
 
 from warpbook.common import units
 from warpbook.kernels.variants import Variant
+from warpbook.kernels.whole_networks import Implementation
 from warpbook.report.evidence import Evidence
-from warpbook.report.figures.style import (
-    DASHED,
-    INK,
-    MARKERS,
-    OURS,
-    WIDTH_IN,
-    bar_with_error,
-    case_panels,
-    label_rows,
-    line,
-    log_axis,
-    name_rows,
-    note,
-    size_axis,
-    value_axis,
-    variant_look,
-)
+from warpbook.report.figures import style
 from warpbook.report.figures.svg_drawing import svg
 from warpbook.runs.schema import Row
 
@@ -42,78 +28,76 @@ def op_times(ev: Evidence) -> str:
     ahead = {variant.name: variant for variant in ev.ranking.faster_variants.values()}
     partly = [variant for variant in ahead.values() if variant not in ranked]
     shown = [*partly, *(variant for variant in ranked if variant in kept or variant in others)]
-    figure, panels = case_panels(ev, 0.62 + 0.155 * len(shown))
+    figure, panels = style.case_panels(ev, 0.62 + 0.155 * len(shown))
     for axes, layer in zip(panels, ev.layers, strict=True):
         times = [ev.times.op(variant.name, layer.name, size) for variant in shown]
         end = axis_end([estimate.value for estimate in times if estimate])
         for place, (variant, estimate) in enumerate(zip(shown, times, strict=True)):
             if estimate is None:
                 continue
-            colour, marker = variant_look(ev, variant)
+            colour, marker = style.variant_look(ev, variant)
             reach = min(estimate.value, end)
             axes.plot([0, reach], [place, place], color=colour, linewidth=5, alpha=0.25, solid_capstyle="butt")
             if estimate.value > end:
-                note(axes, f"{units.time(estimate.value)} →", (end, place), (-3, 0), ha="right")
+                style.note(axes, f"{units.time(estimate.value)} →", (end, place), (-3, 0), ha="right")
                 continue
-            bar_with_error(axes, estimate, place, marker, colour)
-            note(axes, units.time(estimate.value), (estimate.value, place), (7, 0))
+            style.bar_with_error(axes, estimate, place, marker, colour)
+            style.note(axes, units.time(estimate.value), (estimate.value, place), (7, 0))
         bound = ev.times.fp32_bound_ms(layer, size)
         assert bound is not None  # of what was measured on a GPU
-        axes.axvline(bound, color=INK, linewidth=0.9, linestyle=DASHED)
+        axes.axvline(bound, color=style.INK, linewidth=0.9, linestyle=style.DASHED)
         what = "FP32" if ev.times.limiting_resource(layer, size) == "FP32 arithmetic" else "traffic"
-        note(axes, f"{what} bound {units.time(bound, 3)}", (bound, len(shown) - 0.35), (3, 0), fontsize=7)
+        style.note(axes, f"{what} bound {units.time(bound, 3)}", (bound, len(shown) - 0.35), (3, 0), fontsize=7)
         axes.set_xlim(0, end)
         axes.set_xlabel("Op time, ms")
-        value_axis(axes, "x")
-        name_rows(axes, [variant.stem for variant in shown], top=1.0)
+        style.value_axis(axes, "x")
+        style.name_rows(axes, [variant.stem for variant in shown], top=1.0)
     return svg(figure)
 
 
 def axis_end(times: list[float]) -> float:
-    """Where an axis of times ends: behind the slowest and its number, or, where that is FAR behind the next, behind
-    this one."""
+    """Where an axis of times ends: behind the slowest and its number, or the next where that is FAR behind."""
     slowest, *others = sorted(times, reverse=True)
     return 1.22 * (others[0] if others and slowest > FAR * others[0] else slowest)
 
 
 def times_by_size(ev: Evidence, variants: list[Variant], bound: bool) -> str:
     """Op time against dataset size, a panel for each layer, logarithmic both ways."""
-    figure, panels = case_panels(ev, 2.25)
+    figure, panels = style.case_panels(ev, 2.25)
     for axes, layer in zip(panels, ev.layers, strict=True):
         for variant in variants:
             times = {size: ev.times.op(variant.name, layer.name, size) for size in ev.sizes}
             sound = {size: estimate for size, estimate in times.items() if estimate}
-            line(axes, sound, variant_look(ev, variant), variant.name)
+            style.line(axes, sound, style.variant_look(ev, variant), variant.name)
         if bound and ev.times.fp32_bound_ms(layer, ev.largest):
             bounds = {size: least for size in ev.sizes if (least := ev.times.fp32_bound_ms(layer, size))}
             axes.plot(
                 list(bounds),
                 list(bounds.values()),
-                color=INK,
+                color=style.INK,
                 linewidth=0.9,
-                linestyle=DASHED,
+                linestyle=style.DASHED,
                 label="bound of FP32 (GPU)",
             )
-        size_axis(axes, ev.sizes, ev.size_label)
+        style.size_axis(axes, ev.sizes, ev.size_label)
         axes.set_yscale("log")
-        log_axis(axes.yaxis, lambda value, _: units.time(value, 1))
-        value_axis(axes, "y")
-    label_rows(panels, "Op time")
+        style.log_axis(axes.yaxis, lambda value, _: units.time(value, 1))
+        style.value_axis(axes, "y")
+    style.label_rows(panels, "Op time")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)))
     return svg(figure)
 
 
 def streams(ev: Evidence, over: Callable[[Row], str]) -> str:
-    """Time against images streamed, logarithmic both ways, for each variant and what it ran `over`: in whole, and past
-    the workers' start."""
-    figure = Figure(figsize=(WIDTH_IN, 2.6), layout="constrained")
+    """Time against images streamed, logarithmic, for each variant and what it ran `over`: whole, and past its start."""
+    figure = Figure(figsize=(style.WIDTH_IN, 2.6), layout="constrained")
     axes = figure.subplots()
     lines: dict[tuple[str, str], list[Row]] = {}
     for row in ev.streams.rows:
         lines.setdefault((row["variant"], over(row)), []).append(row)
     for number, ((variant, where), rows) in enumerate(lines.items()):
-        colour, marker = OURS[number % len(OURS)], MARKERS[number % len(MARKERS)]
+        colour, marker = style.OURS[number % len(style.OURS)], style.MARKERS[number % len(style.MARKERS)]
         images = [row["images"] for row in rows]
         whole, past_start = ([row[time] for row in rows] for time in ("wall_s", "streaming_s"))
         axes.plot(images, whole, color=colour, marker=marker, label=f"{variant}, {where}")
@@ -124,12 +108,41 @@ def streams(ev: Evidence, over: Callable[[Row], str]) -> str:
     for variant in dict.fromkeys(row["variant"] for row in single):
         longest = max((row for row in single if row["variant"] == variant), key=lambda row: int(row["images"]))
         in_proportion = [longest["streaming_s"] * count / longest["images"] for count in images]
-        axes.plot(images, in_proportion, color=INK, linewidth=0.9, linestyle=DASHED)
-    size_axis(axes, images, "Images streamed")
+        axes.plot(images, in_proportion, color=style.INK, linewidth=0.9, linestyle=style.DASHED)
+    style.size_axis(axes, images, "Images streamed")
     axes.set_yscale("log")
-    log_axis(axes.yaxis, lambda value, _: f"{value:g} s")
+    style.log_axis(axes.yaxis, lambda value, _: f"{value:g} s")
     axes.yaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
-    value_axis(axes, "y")
+    style.value_axis(axes, "y")
     axes.set_ylabel("Time")
     figure.legend(loc="outside right upper")
+    return svg(figure)
+
+
+def networks_by_size(ev: Evidence, shown: list[Implementation]) -> str:
+    """GPU time from images to labels, logarithmic both ways; ours in colour, frameworks in grey, darker in FP32, and
+    dotted where one builds on another of its precision. Of several sizes, one alone is a larger marker and named so."""
+    figure = Figure(figsize=(style.WIDTH_IN, 1.9), layout="constrained")
+    axes = figure.subplots()
+    of_kind = {True: 0, False: 0}
+    for one in shown:
+        place = of_kind[one.header.peer]
+        of_kind[one.header.peer] += 1
+        colour = style.PEERS[one.header.precision != "fp32"] if one.header.peer else style.OURS[place % len(style.OURS)]
+        look = colour, style.MARKERS[(place + 4 * one.header.peer) % len(style.MARKERS)]
+        times = {size: time for size in ev.sizes if (time := ev.networks.time(one.name, size))}
+        below = next((other for other in shown if other.name == one.header.builds_on), one)
+        dotted = one.header.peer and below != one and below.header.precision == one.header.precision
+        if len(times) == 1 < len(ev.sizes):
+            style.line(axes, times, look, f"{one.name}, one size", linestyle="none", markersize=7, zorder=3)
+        else:
+            style.line(axes, times, look, one.name, linestyle=":" if dotted else "-")
+    style.size_axis(axes, ev.sizes, ev.size_label)
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    axes.set_ylim(10 ** math.floor(math.log10(low)), 10 ** math.ceil(math.log10(high)))
+    style.log_axis(axes.yaxis, lambda value, _: units.time(value, 1))
+    style.value_axis(axes, "y")
+    axes.set_ylabel("GPU time")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside right center")
     return svg(figure)

@@ -12,16 +12,7 @@ from warpbook.common import units
 from warpbook.common.intervals import merge
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence
-from warpbook.report.figures.style import (
-    MUTED,
-    OURS,
-    RULE,
-    WIDTH_IN,
-    kernel_colours,
-    name_rows,
-    value_axis,
-    variant_look,
-)
+from warpbook.report.figures import style
 from warpbook.report.figures.svg_drawing import svg
 from warpbook.report.trace_layout import Side, event_spans
 
@@ -31,12 +22,9 @@ NAME_CHARACTERS = 40  # of a kernel's name in a legend
 
 
 def timeline(ev: Evidence, variant: Variant, size: int) -> str:
-    """A profiled program on its time axis: the whole of it, and below the part from the images' copy to the labels.
-
-    A row each for the program's own ranges, the API calls of the runtime and the driver, copies each way, and the
-    kernels of each stream.
-    """
-    return program_timeline(ev.profiles.events(variant.name, size), kernel_colours(ev))
+    """A profiled program on its time axis: the whole of it, and below the part from the images' copy to the labels. A
+    row each for ranges, API calls, copies each way, and kernels of each stream."""
+    return program_timeline(ev.profiles.events(variant.name, size), style.kernel_colours(ev))
 
 
 def program_timeline(frame: Any, known: Mapping[str, str] | None = None) -> str:
@@ -62,9 +50,9 @@ def program_timeline(frame: Any, known: Mapping[str, str] | None = None) -> str:
         *((f"Kernels, stream {stream}", kernels[kernels.stream == stream]) for stream in sorted(set(kernels.stream))),
     ]
     names = list(dict.fromkeys(kernels.name))
-    colours = dict(zip(names, itertools.cycle(OURS), strict=False)) | dict(known or {})
+    colours = dict(zip(names, itertools.cycle(style.OURS), strict=False)) | dict(known or {})
     heights = [len(whole) + 0.3, len(part) + 0.3]
-    figure = Figure(figsize=(WIDTH_IN, 1.1 + 0.155 * sum(heights)), layout="constrained")
+    figure = Figure(figsize=(style.WIDTH_IN, 1.1 + 0.155 * sum(heights)), layout="constrained")
     panels = figure.subplots(2, 1, height_ratios=heights)
     margin = (end - start) * 0.02
     views = (
@@ -79,9 +67,9 @@ def program_timeline(frame: Any, known: Mapping[str, str] | None = None) -> str:
             else:
                 _bars(axes, shown, place, left, right, colours)
         axes.set_xlim(0, (right - left) / 1e6)
-        name_rows(axes, [name for name, _ in reversed(rows)])
+        style.name_rows(axes, [name for name, _ in reversed(rows)])
         axes.set_title(title)
-        value_axis(axes, "x")
+        style.value_axis(axes, "x")
     panels[-1].set_xlabel("ms")
     times = {name: kernels[kernels.name == name] for name in names}
     labels = [
@@ -96,7 +84,10 @@ def _bars(axes: Axes, events: Any, place: int, left: float, right: float, colour
     """Events as bars, kernels in their colours, those closer than the page can show as one."""
     pixel = (right - left) / 1500
     kernels = events.kind == "kernel"
-    drawn = [(events[~kernels], MUTED), *((events[kernels & (events.name == name)], colours[name]) for name in colours)]
+    drawn = [
+        (events[~kernels], style.MUTED),
+        *((events[kernels & (events.name == name)], colours[name]) for name in colours),
+    ]
     for alike, colour in drawn:
         bars = [((a - left) / 1e6, max(b - a, pixel) / 1e6) for a, b in merge(event_spans(alike), pixel)]
         if bars:
@@ -113,7 +104,7 @@ def _range_bars(axes: Axes, ranges: Any, place: int, left: float, right: float) 
             for other in ranges.itertuples()
         )
     ]
-    room = WIDTH_IN * 72 * 0.8 / (right - left)  # points of the page for each ns
+    room = style.WIDTH_IN * 72 * 0.8 / (right - left)  # points of the page for each ns
     for row in inner:
         start, end = max(row.start_ns, left), min(row.end_ns, right)
         axes.barh(
@@ -122,7 +113,7 @@ def _range_bars(axes: Axes, ranges: Any, place: int, left: float, right: float) 
             left=(start - left) / 1e6,
             height=0.68,
             color="white",
-            edgecolor=MUTED,
+            edgecolor=style.MUTED,
             linewidth=0.5,
         )
         if (end - start) * room > 3.6 * len(row.name):
@@ -132,39 +123,36 @@ def _range_bars(axes: Axes, ranges: Any, place: int, left: float, right: float) 
 
 def layer_before_and_after(ev: Evidence, spans: dict[str, Any], layer: str) -> str:
     """A layer's calls, copies and kernels under two variants, each a panel, on one axis from the start of its call.
-
-    spans: by variant, events as `within_layer` gives them.
-    """
+    spans: by variant, as `within_layer` gives them."""
     kinds = (("API calls", API_KINDS), ("Copies", GPU_KINDS[1:]), ("Kernels", GPU_KINDS[:1]))
-    figure = Figure(figsize=(WIDTH_IN, 1.9), layout="constrained")
+    figure = Figure(figsize=(style.WIDTH_IN, 1.9), layout="constrained")
     panels = figure.subplots(2, 1, sharex=True)
     right = max(float((events.end_ns - events.start_ns.min()).max()) for events in spans.values())
     for axes, (variant, events) in zip(panels, spans.items(), strict=True):
-        left, (colour, _) = events.start_ns.min(), variant_look(ev, ev.plan.variants[variant])
+        left, (colour, _) = events.start_ns.min(), style.variant_look(ev, ev.plan.variants[variant])
         for place, (_, of_row) in enumerate(reversed(kinds)):
             shown = events[events.kind.isin(of_row)]
             spread = merge(event_spans(shown), right / 1500)
             bars = [((start - left) / 1e6, max(end - start, right / 1500) / 1e6) for start, end in spread]
             axes.broken_barh(
-                bars, (place - 0.34, 0.68), color=colour if of_row == GPU_KINDS[:1] else MUTED, linewidth=0
+                bars, (place - 0.34, 0.68), color=colour if of_row == GPU_KINDS[:1] else style.MUTED, linewidth=0
             )
         axes.set_xlim(0, right / 1e6)
         axes.set_ylim(-0.6, len(kinds) - 0.4)
-        name_rows(axes, [name for name, _ in reversed(kinds)])
+        style.name_rows(axes, [name for name, _ in reversed(kinds)])
         axes.set_title(f"{layer}, {variant}")
-        value_axis(axes, "x")
+        style.value_axis(axes, "x")
     panels[-1].set_xlabel("ms")
     return svg(figure)
 
 
 def layer_kernels(side: Side, longest_ns: int, colours: Mapping[str, str]) -> str:
-    """One layer's kernels under one variant, a lane for each stream, on an axis from 0 to `longest_ns`; small enough
-    for a cell of a table. colours: by kernel."""
+    """One layer's kernels, a lane for each stream, from 0 to `longest_ns`, for a cell. colours: by kernel."""
     width, lane = float(MOST_DRAWN), 5.0
     kernels, first = side.kernels, side.kernels.start_ns.min()
     streams = sorted(set(kernels.stream))
     height = max(10.0, lane * len(streams) + 2)
-    parts = [f'<path d="M0 {height - 0.5:g}H{width:g}" stroke="{RULE}" stroke-width="0.8"/>']
+    parts = [f'<path d="M0 {height - 0.5:g}H{width:g}" stroke="{style.RULE}" stroke-width="0.8"/>']
     tall = lane - 1 if len(streams) > 1 else height - 3
     durations = kernels.end_ns - kernels.start_ns
     filled: dict[int, float] = {}  # of each lane's height

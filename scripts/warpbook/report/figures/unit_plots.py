@@ -34,8 +34,7 @@ ROW_IN = 0.15
 
 @dataclass(frozen=True)
 class UnitRow:
-    """A kernel's bars: by column the percent of the unit's peak, where known; bound: the column that bounds it, if any;
-    words: in the columns INSTRUCTIONS."""
+    """A kernel's bars: percent of the unit's peak by column; bound: the column that bounds it; words: INSTRUCTIONS."""
 
     name: str
     shares: dict[str, float]
@@ -44,11 +43,8 @@ class UnitRow:
 
 
 def unit_row(name: str, header: Header, flop: int, call: CountedCall, peaks: dict[str, Any]) -> UnitRow:
-    """The bars of a call that does `flop` useful operations on a GPU of such peaks, in GFLOP/s.
-
-    Of its longest kernel: what the counters read, and its FP32 operations. Of the whole call: the operations that its
-    method needs of tensor cores, where its header says which.
-    """
+    """The bars of a call that does `flop` useful operations on a GPU of such peaks, in GFLOP/s: counters and FP32
+    operations of its longest kernel, and the tensor-core operations that the whole call needs."""
     launch = call.longest
     shares = {column: launch.values[metric] for column, metric in READ.items() if metric in launch.values}
     if launch.fp32_flop is not None and (ns := launch.values.get(counters.DURATION)):
@@ -73,8 +69,7 @@ def _percent(share: float) -> str:
 
 
 def unit_rows(ev: Evidence, case: Case, names: Sequence[str]) -> list[UnitRow]:
-    """The bars of the named variants on a case, in the order of the names; of those that were counted. Before each name
-    stands its number in the roofline."""
+    """The bars of the named variants counted on a case, in that order, each with its number in the roofline."""
     numbers, peaks = ev.counters.numbers, ev.counters.gpu["peak_gflop_per_s"]
     found = {
         one.name: unit_row(f"{numbers[one.name]}\u00a0{one.stem}", one.header, case.at(call.images).flops, call, peaks)

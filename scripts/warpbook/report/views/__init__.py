@@ -1,9 +1,6 @@
-"""Views: what the report's sections say, computed from the evidence as frozen values that templates only place.
-
-A section `sections/<name>.html.j2` takes its view from `VIEWS["<name>"]`, called with the evidence; the list of
-deliverables, which is about the report itself, with its headings and body too. A view is a frozen dataclass of tables,
-figures, words and conditions; `parts` are what it is made of, `cells` the only place that writes markup into a cell.
-"""
+"""Views: what the report's sections say, computed from the evidence as values that templates only place. A section
+`sections/<name>.html.j2` takes its view from `VIEWS["<name>"]`, called with the evidence. `components` are what views
+are made of; `cell_markup` alone writes markup into a cell."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The chapter on hardware counters: what bounds each variant's longest kernel."""
 
-from dataclasses import dataclass
-
 from markupsafe import Markup
 
 from warpbook.common import units
@@ -10,10 +8,10 @@ from warpbook.kernels.variants import Variant
 from warpbook.problems.problem import Case
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall, CountedLaunch
-from warpbook.report import figures
 from warpbook.report.evidence import Evidence
+from warpbook.report.figures import bound_plots, unit_plots
 from warpbook.report.views import borrowed_run
-from warpbook.report.views.components import Cell, Figure, HtmlTable, numbers, words
+from warpbook.report.views.components import Cell, Figure, HtmlTable, View, numbers, words
 from warpbook.report.views.profile_tables import short_name
 from warpbook.runs import tables
 
@@ -34,51 +32,26 @@ BUSY_HEAD = ("Instructions", "FMAs", "Tensor", *BUSY, "DRAM over copy")
 CountedLayer = tuple[Variant, Case, CountedCall]
 
 
-@dataclass(frozen=True)
-class Counts:
-    """What was counted, at a size. coverage: which variants, in which run; units: how busy each unit is under the
-    variants that the rest are held against, where one of them was counted."""
-
-    at_size: str
-    coverage: str
-    units: Figure | None
-    roofline: Figure
-
-
-@dataclass(frozen=True)
-class FullAnalysis:
-    """The longest kernel of every variant, and what bounds it."""
-
-    kernels: HtmlTable
-    bounds: HtmlTable
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """The chapter. counts: None where nothing could be counted; notes: what is missing, and why."""
-
-    counts: Counts | None
-    notes: tuple[str, ...]
-
-
-def analysis_view(ev: Evidence) -> Analysis | None:
+def analysis_view(ev: Evidence) -> View | None:
     """None where nobody tried to count."""
     if ev.counters.table.empty:
         return None
-    return Analysis(_counts(ev, ev.counters.counted) if ev.counters.counted else None, tuple(_notes(ev)))
+    return View(counts=_counts(ev, ev.counters.counted) if ev.counters.counted else None, notes=tuple(_notes(ev)))
 
 
-def full_analysis(ev: Evidence) -> FullAnalysis | None:
+def full_analysis(ev: Evidence) -> View | None:
     """For the supplement; None where nothing was counted."""
     counted = ev.counters.counted
     if not counted:
         return None
     labels = {name: f"{number}\u00a0{name}" for name, number in ev.counters.numbers.items()}
-    return FullAnalysis(_kernels(ev, counted, labels, ev.at_size(counted[0][2].images)), _bounds(ev, counted, labels))
+    return View(
+        kernels=_kernels(ev, counted, labels, ev.at_size(counted[0][2].images)), bounds=_bounds(ev, counted, labels)
+    )
 
 
-def _counts(ev: Evidence, counted: list[CountedLayer]) -> Counts:
-    return Counts(
+def _counts(ev: Evidence, counted: list[CountedLayer]) -> View:
+    return View(
         at_size=ev.at_size(counted[0][2].images),
         coverage=_coverage(ev, [*ev.counters.numbers]),
         units=_units(ev),
@@ -108,7 +81,7 @@ def _roofline(ev: Evidence, counted: list[CountedLayer]) -> Figure:
     )
     return Figure(
         "analysis-roofline",
-        figures.bound_plots.roofline(ev, [one.name for one in ev.ranking.headliners]),
+        bound_plots.roofline(ev, [one.name for one in ev.ranking.headliners]),
         f"Rate against arithmetic intensity of every variant's call on each {ev.case_word}, under the roof of copy bandwidth and "
         "FP32 peak.",
         f"Roofline: useful operations a second against useful operations for each byte of DRAM traffic, of each variant's whole call. "
@@ -124,7 +97,7 @@ def _roof(ev: Evidence) -> str:
     gpu = ev.counters.gpu
     copy, peak = gpu["copy_gb_per_s"] / 1e3, gpu["peak_gflop_per_s"]["fp32"] / 1e3
     headliners = {one.name for one in ev.ranking.headliners}
-    higher = figures.bound_plots.precision_roofs(
+    higher = bound_plots.precision_roofs(
         [one.header for one, *_ in ev.counters.counted if one.name in headliners], gpu["peak_gflop_per_s"]
     )
     thin = [f"{words}, {units.significant(roof / 1e3, 3)} TFLOP/s" for words, roof in higher.items()]
@@ -215,14 +188,14 @@ def _bounds(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str]) -
 
 def _units(ev: Evidence) -> Figure | None:
     names = [one.name for one in ev.ranking.headliners]
-    rows = [row for case in ev.layers for row in figures.unit_plots.unit_rows(ev, case, names)]
+    rows = [row for case in ev.layers for row in unit_plots.unit_rows(ev, case, names)]
     if not rows:
         return None
-    tensor = any(figures.unit_plots.TENSOR in row.shares for row in rows)
+    tensor = any(unit_plots.TENSOR in row.shares for row in rows)
     needed = "Tensor cores: operations that the method needs, of the whole call. " if tensor else ""
     return Figure(
         "analysis-units",
-        figures.unit_plots.speed_of_light(ev, names),
+        unit_plots.speed_of_light(ev, names),
         f"Bars of how busy each unit of the GPU is, in percent of its peak, on each {ev.case_word}, under "
         f"{units.join_all([*dict.fromkeys(row.name for row in rows)])}.",
         "Percent of each unit's peak under the first kernel, each step from it to the best, and the fastest library; of the longest "

@@ -16,16 +16,12 @@ REMEDIES = {
 }
 LATENCY_REMEDY = "asynchronous copies or more warps, so that more loads are in flight"
 
-SHOWN = 3
-"""Comparisons that a sentence names."""
-
-Calls = dict[str, CountedCall]
-"""A variant's counted calls by layer."""
+SHOWN = 3  # comparisons that a sentence names
+Calls = dict[str, CountedCall]  # a variant's counted calls by layer
 
 
 def cause_sentence(ev: Evidence, best: Variant) -> str:
-    """How many instructions the best kernel saves and which unit is its busiest, without a full stop; empty where no
-    counters of it were read."""
+    """How many instructions the best kernel saves, and its busiest unit; empty without counters."""
     naive, after = ev.ranking.naive, _calls(ev, best)
     if not after:
         return ""
@@ -68,8 +64,7 @@ def next_sentence(ev: Evidence, best: Variant) -> str:
 
 
 def samples_sentence(ev: Evidence) -> str:
-    """How many samples would settle which comparisons with a baseline are ambiguous at the largest size, those that take
-    fewest first; empty where none is."""
+    """How many samples would settle which ambiguous comparisons at the largest size, fewest first; else empty."""
     margin, asked = ev.config.measuring.equivalence_margin, []
     for variant in ev.ranking.measured_variants("gpu", peers=False):
         baseline = ev.plan.variants.get(variant.header.builds_on)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
-from warpbook.report import figures
 from warpbook.report.evidence import Evidence
+from warpbook.report.figures import speedup_plots
 from warpbook.report.views import cell_markup
 from warpbook.report.views.components import Figure
 
@@ -35,7 +35,7 @@ def _waterfalls(ev: Evidence, chains: list[list[Variant]], place: int) -> Figure
     ]
     return Figure(
         f"m4-chains-{place}",
-        figures.speedup_plots.waterfalls(ev, chains),
+        speedup_plots.waterfalls(ev, chains),
         f"Op times step by step. {told}",
         f"Op times of all {ev.case_word}s together at {ev.at_size(ev.largest)}; each step builds on the one before. Hatched: time that it "
         "saves; solid: time that it adds. Beside a bar: its time, its speedup over the step before, and over the first. †: the two times come from separate jobs."

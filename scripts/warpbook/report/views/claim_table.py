@@ -2,7 +2,6 @@
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 
 from warpbook.common import units
 from warpbook.kernels.claims import QUANTITIES, RATIOS, RESOURCES, TIMES, Claim
@@ -10,43 +9,13 @@ from warpbook.profiling import counters
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.claim_verdicts import VERDICTS, ClaimValue, JudgedClaim
 from warpbook.report.views import borrowed_run, cell_markup
-from warpbook.report.views.components import Cell, HtmlTable, words
+from warpbook.report.views.components import HtmlTable, View, words
 from warpbook.runs import tables
 
 SHARES = {"fma_share", "fp32_peak_share"}
 
 
-@dataclass(frozen=True)
-class ClaimTally:
-    """How many claims there are, and how many of each verdict in words.
-
-    example: a refuted one with its figures, of a step to the best kernel where there is one; empty where none was.
-    """
-
-    claims: int
-    verdicts: str
-    example: str
-
-
-@dataclass(frozen=True)
-class ClaimSection:
-    """The chapter. failed: claims refuted or held in part, with their figures; those of all are in the supplement.
-    still: the share within which two times are the same."""
-
-    tally: ClaimTally
-    still: str
-    failed: HtmlTable | None
-
-
-@dataclass(frozen=True)
-class VerdictWords:
-    """What became of a variant's claims in its section: their words by verdict."""
-
-    verdict: Cell
-    words: tuple[str, ...]
-
-
-def claim_table_view(ev: Evidence) -> ClaimSection | None:
+def claim_table_view(ev: Evidence) -> View | None:
     """None where no variant claims anything."""
     total = tally_claims(ev)
     if total is None:
@@ -55,8 +24,10 @@ def claim_table_view(ev: Evidence) -> ClaimSection | None:
     failed.sort(key=lambda one: -VERDICTS.index(one.verdict))
     caption = "Claims that were refuted, and those that held in part."
     still = units.percent(ev.config.measuring.equivalence_margin, 0)
-    return ClaimSection(
-        total, still, _claims_table(ev, "claims-failed", caption, failed, tested=False) if failed else None
+    return View(
+        tally=total,
+        still=still,
+        failed=_claims_table(ev, "claims-failed", caption, failed, tested=False) if failed else None,
     )
 
 
@@ -66,14 +37,14 @@ def full_claim_table(ev: Evidence) -> HtmlTable | None:
     return _claims_table(ev, "claims-all", caption, ev.claims.judged) if ev.claims.judged else None
 
 
-def tally_claims(ev: Evidence) -> ClaimTally | None:
+def tally_claims(ev: Evidence) -> View | None:
     """The claims of a study in sum; None where there are none."""
     judged = ev.claims.judged
     if not judged:
         return None
     counted = Counter(one.verdict for one in judged)
     said = ", ".join(f"{counted[verdict]} {verdict}" for verdict in VERDICTS if counted[verdict])
-    return ClaimTally(len(judged), said, _example(ev))
+    return View(claims=len(judged), verdicts=said, example=_example(ev))
 
 
 def _example(ev: Evidence) -> str:
@@ -98,7 +69,7 @@ def _where(ev: Evidence, judged: JudgedClaim) -> str:
     )
 
 
-def claims_by_verdict(ev: Evidence, variant: str) -> tuple[VerdictWords, ...]:
+def claims_by_verdict(ev: Evidence, variant: str) -> tuple[View, ...]:
     """A variant's claims by verdict, those that failed first; none where it makes none."""
     judged = ev.claims.for_variant(variant)
     said = Counter(one.claim.says for one in judged)
@@ -114,7 +85,7 @@ def claims_by_verdict(ev: Evidence, variant: str) -> tuple[VerdictWords, ...]:
         for verdict in ("refuted", "partly", "held", "not testable")
     }
     return tuple(
-        VerdictWords(cell_markup.claim_verdict_cell(verdict), claims)
+        View(verdict=cell_markup.claim_verdict_cell(verdict), words=claims)
         for verdict, claims in by_verdict.items()
         if claims
     )

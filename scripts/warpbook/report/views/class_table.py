@@ -1,7 +1,6 @@
 """All submissions of a term on one table: what each file came to, the faults, and what a person has to look at."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
@@ -9,7 +8,7 @@ from markupsafe import Markup
 from warpbook.common import units
 from warpbook.config.course_term import Term, sum_points
 from warpbook.course.submissions import FINAL
-from warpbook.report.views.components import Cell, HtmlTable, TableColumn, numbers, words
+from warpbook.report.views.components import Cell, HtmlTable, TableColumn, View, numbers, words
 
 ClassRow = dict[str, Any]
 MOST_CHARACTERS = 500
@@ -27,27 +26,14 @@ MARKS = {
 """How a verdict stands in the table, and its class in the stylesheet."""
 
 
-@dataclass(frozen=True)
-class ClassTable:
-    """count: of the submissions; faults: None where there is none; open: what a person must say beyond the answers."""
-
-    title: str
-    count: int
-    gpu: str
-    line: str
-    overview: HtmlTable
-    faults: HtmlTable | None
-    open: HtmlTable | None
-
-
-def class_table_view(title: str, term: Term, images: int, rows: list[ClassRow]) -> ClassTable:
+def class_table_view(title: str, term: Term, images: int, rows: list[ClassRow]) -> View:
     """Rows of GRADES, those of a submission together."""
     by_name: dict[str, list[ClassRow]] = {}
     for row in rows:
         by_name.setdefault(row["submission"], []).append(row)
     performance = term.performance
     points = "all" if performance.points is None else performance.points
-    return ClassTable(
+    return View(
         title=title,
         count=len(by_name),
         gpu=term.gpu.name,

@@ -1,6 +1,7 @@
 """What a view is made of, ready to print: tables, figures and facts, which `reports/macros.html.j2` places."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TypeAlias
 
 from markupsafe import escape
@@ -9,11 +10,12 @@ from markupsafe import escape
 Cell: TypeAlias = str
 
 MOST_SHORT_LINES = 10
-NAME_LINE = 42
-"""Characters of a row's name that fit on a line; a kernel's may take four."""
+NAME_LINE = 42  # characters of a row's name that fit on a line; a kernel's may take four
+SENTENCE_LINE = 90  # characters of a row's sentence, such as a reason, that fit on a line
 
-SENTENCE_LINE = 90
-"""Characters of a row's sentence, such as a reason, that fit on a line."""
+
+class View(SimpleNamespace):
+    """Values that a template places, by name. A name that a template misspells raises there."""
 
 
 @dataclass(frozen=True)
@@ -64,23 +66,13 @@ def _lines(row: tuple[Cell, ...]) -> int:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture, its words for those who do not see it, and its caption. classes: `timeline` for one that a browser
-    zooms."""
+    """A picture, its words for those who do not see it, its caption. classes: `timeline` if browsers zoom it."""
 
     id: str
     svg: str
     alt: str
     caption: str
     classes: str = ""
-
-
-@dataclass(frozen=True)
-class TextOrFigure:
-    """Of what should be there for two devices: the one that it is shown for, the one that it lacks, and why."""
-
-    shown: str
-    lacking: str
-    why: str
 
 
 @dataclass(frozen=True)

@@ -1,31 +1,17 @@
 """The baseline table of a submission: the course's op times, whole programs and accuracy, batch by batch."""
 
-from dataclasses import dataclass
-
 from warpbook.common import units
 from warpbook.course.submissions import FINAL, TITLES
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.course_times import OP
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import HtmlTable, numbers, words
+from warpbook.report.views.components import HtmlTable, View, numbers, words
 
 
-@dataclass(frozen=True)
-class BaselineView:
-    """why: why there are no times, empty where there are; context: what built-in kernels took elsewhere, where the
-    files were timed nowhere and an archived run tells."""
-
-    why: str
-    table: HtmlTable | None
-    context: HtmlTable | None
-    printed: HtmlTable | None
-    judged: HtmlTable
-
-
-def course_baseline_view(ev: Evidence) -> BaselineView:
+def course_baseline_view(ev: Evidence) -> View:
     """The chapter of a study of a term."""
     shown = [*ev.submitted.term.earlier, FINAL]
-    return BaselineView(
+    return View(
         why="" if ev.gpu_run else ev.source.why,
         table=_table(ev, shown) if ev.gpu_run else None,
         context=None if ev.gpu_run else _context(ev),
@@ -104,10 +90,7 @@ def _context(ev: Evidence) -> HtmlTable | None:
         f"For comparison: times of kernels that are built into Warpbook, at {units.count(context.images)} images on {context.gpu}, "
         f"which is not the course's GPU (archived run {context.run_id}). Op time: the call, the L2 cache flushed before. Layer "
         "times: with copies from and to page-locked memory. Medians.",
-        (
-            *words("Kernel", "What it is"),
-            *numbers(*_op_times(ev), "Their sum", "Layer times, added"),
-        ),
+        (*words("Kernel", "What it is"), *numbers(*_op_times(ev), "Their sum", "Layer times, added")),
         tuple(
             (one.name, one.title, *map(units.time, one.op_ms), units.time(sum(one.op_ms)), units.time(one.layer_ms))
             for one in context.kernels

@@ -1,41 +1,27 @@
 """Files of the course: their Op and Layer Times, beside the op times of the variants that are built in."""
 
-from dataclasses import dataclass
-
 from warpbook.common import units
 from warpbook.harness import ece408_gpu
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.course_times import COLD, HOT, LAYER, OP
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Cell, HtmlTable, numbers, words
+from warpbook.report.views.components import Cell, HtmlTable, View, numbers, words
 
 
-@dataclass(frozen=True)
-class CourseFilesView:
-    """beside: all at the largest size, None where no file has a figure; times: every size; problems: each file without
-    a figure, or some, and why."""
-
-    warmups: int
-    rounds: int
-    comparison: HtmlTable | None
-    times: HtmlTable | None
-    problems: tuple[tuple[str, str], ...]
-
-
-def course_files_view(ev: Evidence) -> CourseFilesView | None:
+def course_files_view(ev: Evidence) -> View | None:
     """The section of a study; None where no file of the course is here."""
     files = ev.course.files
     if not files:
         return None
     timed = [file for file in files if not ev.course.samples[ev.course.samples.variant == file.name].empty]
     problems = [(file.name, reason) for file in files for reason in ev.course.problems(file)]
-    return CourseFilesView(
-        ece408_gpu.WARMUPS,
-        ece408_gpu.ROUNDS,
-        _comparison_table(ev, timed) if timed else None,
-        _times(ev, timed) if timed else None,
-        tuple(problems),
+    return View(
+        warmups=ece408_gpu.WARMUPS,
+        rounds=ece408_gpu.ROUNDS,
+        comparison=_comparison_table(ev, timed) if timed else None,
+        times=_times(ev, timed) if timed else None,
+        problems=tuple(problems),
     )
 
 
@@ -95,10 +81,7 @@ def _times(ev: Evidence, files: list[Variant]) -> HtmlTable:
         "course-times",
         "Every time of the files of the course. GPU: CUDA events around conv_forward_gpu, the L2 cache flushed "
         "before (cold), or right after the same call (hot).",
-        (
-            *words("File", "Layer"),
-            *numbers("Images", "Op Time", "Layer Time", "GPU, cold", "GPU, hot"),
-        ),
+        (*words("File", "Layer"), *numbers("Images", "Op Time", "Layer Time", "GPU, cold", "GPU, hot")),
         tuple(
             (
                 file.name,

@@ -1,6 +1,6 @@
 """Each optimization of a submission against its baseline: the course's questions, the student's answers, evidence."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from markupsafe import Markup
 
@@ -11,77 +11,32 @@ from warpbook.course.submissions import FINAL, TITLES
 from warpbook.report import student_answers
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.course_times import LAYER, OP
-from warpbook.report.evidence.submission_evidence import JudgedFile
-from warpbook.report.excerpts import Excerpt, excerpt
+from warpbook.report.excerpts import excerpt
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import HtmlTable, numbers
-from warpbook.report.views.launch_resources import Resources, main_kernel_resources
+from warpbook.report.views.components import HtmlTable, View, numbers
+from warpbook.report.views.launch_resources import main_kernel_resources
 
 MOST_LINES = 24
 """Of a difference: with short answers a section stays on one page, the first below the chapter's head."""
 
 
-@dataclass(frozen=True)
-class AnsweredQuestion:
-    """A question of the course, and what the student wrote; empty where nothing."""
-
-    number: int
-    question: str
-    answer: Markup
-
-
-@dataclass(frozen=True)
-class OptimizationSection:
-    """One optimization. over: its baseline's title, with `over_file`, empty where the submission holds none; worth:
-    its points for this code; shows: words that its code ought to hold, each with a line or 0; in_final: those of them
-    that the final file holds; why_not_timed: empty where `times` are there."""
-
-    name: str
-    title: str
-    judged: JudgedFile
-    verdict: Markup
-    over: str
-    over_file: str
-    worth: int
-    points: int
-    change: Excerpt | None
-    unchanged: bool
-    shows: tuple[tuple[str, int], ...]
-    in_final: tuple[str, ...]
-    after: Resources | None
-    before: Resources | None
-    times: HtmlTable | None
-    printed: HtmlTable | None
-    why_not_timed: str
-    questions: tuple[AnsweredQuestion, ...]
-    rest: Markup
-
-
-@dataclass(frozen=True)
-class CourseOptimizations:
-    """The chapter: those that the submission holds, and the titles of required ones that it does not."""
-
-    asked: tuple[OptimizationSection, ...]
-    required_absent: tuple[str, ...]
-
-
-def course_optimizations_view(ev: Evidence) -> CourseOptimizations:
+def course_optimizations_view(ev: Evidence) -> View:
     """The chapter of a study of a term."""
     term, claimed = ev.submitted.term, ev.submitted.claimed
-    return CourseOptimizations(
+    return View(
         asked=tuple(_review(ev, name) for name in claimed),
         required_absent=tuple(f"{name} {one.title}" for name, one in term.required.items() if name not in claimed),
     )
 
 
-def _review(ev: Evidence, name: str) -> OptimizationSection:
+def _review(ev: Evidence, name: str) -> View:
     one, judged = ev.submitted.term.optimizations[name], ev.submitted.judge_file(name)
     mine, over = ev.submitted.variant(name), ev.submitted.baseline(name)
     final = ev.submitted.variant(FINAL)
     written = student_answers.answers(ev.submitted, name)
     times = _times(ev, name, over.name if over else "") if mine else None
     change = excerpt(mine, over, MOST_LINES) if mine and over else None
-    return OptimizationSection(
+    return View(
         name=name,
         title=one.title,
         judged=judged,
@@ -100,7 +55,7 @@ def _review(ev: Evidence, name: str) -> OptimizationSection:
         printed=_printed_table(ev, name, one.baseline),
         why_not_timed=_why_not_timed(ev, name, times),
         questions=tuple(
-            AnsweredQuestion(number, question, written.by_question.get(number, Markup("")))
+            View(number=number, question=question, answer=written.by_question.get(number, Markup("")))
             for number, question in enumerate(ev.submitted.term.questions, 1)
         ),
         rest=written.rest,

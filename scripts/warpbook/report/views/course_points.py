@@ -1,7 +1,5 @@
 """Points of a submission: what the term gives, what was claimed, what a rule can confirm and what a person must."""
 
-from dataclasses import dataclass
-
 from markupsafe import Markup
 
 from warpbook.common import units
@@ -12,30 +10,14 @@ from warpbook.report import class_report, student_answers
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.course_times import OP
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Fact, HtmlTable, numbers, words
+from warpbook.report.views.components import Fact, HtmlTable, View, numbers, words
 
 
-@dataclass(frozen=True)
-class PointsView:
-    """facts: headline figures; at_most: the points that the final file's times may earn; grade: what they mean for
-    those, as a sentence; said: what the student wrote on the final file; pages: where each optimization stands, for the
-    upload."""
-
-    facts: tuple[Fact, ...]
-    table: HtmlTable
-    final: HtmlTable
-    milestones: HtmlTable
-    at_most: str
-    grade: str
-    final_answers: Markup
-    pages: HtmlTable
-
-
-def course_points_view(ev: Evidence) -> PointsView:
+def course_points_view(ev: Evidence) -> View:
     """The summary of a study of a term, and its last chapters."""
     written = student_answers.answers(ev.submitted, FINAL)
     said = [written.rest, *written.by_question.values()]
-    return PointsView(
+    return View(
         facts=_facts(ev),
         table=_table(ev),
         final=_final(ev),
@@ -53,18 +35,15 @@ def _facts(ev: Evidence) -> tuple[Fact, ...]:
     final, total = ev.submitted.judge_file(FINAL), ev.course.total(FINAL, ev.largest, OP)
     points = sum_points(ev.submitted.term, {name: ev.submitted.worth(name) for name in claimed})
     sound = sum_points(ev.submitted.term, {name: ev.submitted.worth(name) for name in right})
+    possible = sum(one.points for one in ev.submitted.term.required.values()) + ev.submitted.term.optional_points
     return (
         Fact("Final file", final.verdict, final.where if final.right else final.place or final.file, "name"),
         Fact("Optimizations that are right", f"{len(right)} of {len(claimed)}", "of those handed in"),
-        Fact("Points claimed", str(points), f"{sound} of them by a file that is right; {_possible(ev)} possible"),
+        Fact("Points claimed", str(points), f"{sound} of them by a file that is right; {possible} possible"),
         Fact("Op times of the final file", units.time(total.value), f"on {ev.device_name('gpu')}")
         if total
         else Fact("Op times of the final file", "not measured", "there is no valid time here", "name"),
     )
-
-
-def _possible(ev: Evidence) -> int:
-    return sum(one.points for one in ev.submitted.term.required.values()) + ev.submitted.term.optional_points
 
 
 def _final(ev: Evidence) -> HtmlTable:

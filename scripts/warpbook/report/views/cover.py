@@ -1,7 +1,6 @@
 """The cover: what the report is about, and what it was made from."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from warpbook.problems.layers import Activation, DenseLayer, Layer, PoolLayer
 from warpbook.problems.networks import Network
 from warpbook.problems.problem import Case
 from warpbook.report.evidence import Evidence
+from warpbook.report.views.components import View
 
 # The motif: a tile of outputs within its halo, and the filter's taps over both, in a grid of squares.
 PITCH = 7.4
@@ -18,45 +18,10 @@ TILE_ROWS, TILE_COLUMNS = range(3, 13), range(6, 15)
 TAP_ROWS, TAP_COLUMNS = range(4, 9), range(5, 10)
 
 
-@dataclass(frozen=True)
-class Square:
-    """A square of the motif."""
-
-    x: float
-    y: float
-    stroke_opacity: float
-    fill_opacity: float
-
-
-@dataclass(frozen=True)
-class CoverView:
-    """gpu, cpu: where the figures of each come from, or why there are none. commit: short, empty where it is unknown;
-    dirty: changes were not committed. runs: the ids of those cited."""
-
-    title: str
-    kicker: str
-    subtitle: str
-    authors: tuple[str, ...]
-    affiliation: str
-    created: str
-    date: str
-    day: str
-    is_network: bool
-    subject: str
-    dataset: str
-    sizes: str
-    gpu: str
-    cpu: str
-    commit: str
-    dirty: bool
-    runs: tuple[str, ...]
-    motif: tuple[Square, ...]
-
-
-def cover_view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> CoverView:
+def cover_view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> View:
     """The cover of a report on figures of a time, made from the code of a commit, empty where there is no git."""
     report = ev.config.report
-    return CoverView(
+    return View(
         title=report.title if ev.is_network else ev.study.title,
         kicker=_kicker(ev),
         subtitle=ev.study.title if ev.is_network else ev.problem.title,
@@ -117,12 +82,9 @@ def _layer(layer: Layer) -> str:
         return f"FC {layer.outputs}"
     if isinstance(layer, PoolLayer):
         rows, columns = layer.window
-        return f"{rows}×{columns} {'average ' * (layer.kind == 'average')}pool{_steps(layer)}"
+        steps = "" if layer.strides == layer.window else f" at stride {_sides(*layer.strides)}"
+        return f"{rows}×{columns} {'average ' * (layer.kind == 'average')}pool{steps}"
     return f"{layer.M} maps of {layer.K}×{layer.KW}{_unusual(layer)}"
-
-
-def _steps(layer: PoolLayer) -> str:
-    return "" if layer.strides == layer.window else f" at stride {_sides(*layer.strides)}"
 
 
 def _unusual(conv: Case) -> str:
@@ -154,10 +116,12 @@ def _gpu(ev: Evidence) -> str:
     return f"{name}, from the archived run {ev.gpu_run.run_id}{code}"
 
 
-def _motif() -> Iterator[Square]:
+def _motif() -> Iterator[View]:
     for row in range(16):
         for column in range(17):
             inside = row in TILE_ROWS and column in TILE_COLUMNS
             tap = row in TAP_ROWS and column in TAP_COLUMNS
             fill = 0.34 if tap else 0.1 if inside else 0.0
-            yield Square(8 + PITCH * column, 1 + PITCH * row, 0.5 if inside else 0.22, fill)
+            yield View(
+                x=8 + PITCH * column, y=1 + PITCH * row, stroke_opacity=0.5 if inside else 0.22, fill_opacity=fill
+            )

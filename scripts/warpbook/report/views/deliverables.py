@@ -26,10 +26,7 @@ class _EmptyPlace:
 
 
 class Places(HTMLParser):
-    """The places of a rendered report: each id with the id of the heading that it stands under, and what is lacking.
-
-    An element lacks the places that its `data-lacks` names; its words say why.
-    """
+    """The places of a rendered report: each id with its heading's; and what elements lack, by `data-lacks`."""
 
     def __init__(self, document: str, headings: Iterable[str]):
         super().__init__()
@@ -76,11 +73,8 @@ class Places(HTMLParser):
 
 
 def deliverables_view(ev: Evidence, titles: Mapping[str, str], body: str) -> HtmlTable | None:
-    """The check list of a report with these headings, {id: words}, and this body, its supplement's among them; None
-    where the study demands nothing.
-
-    UserError names each deliverable that the report lacks without saying why.
-    """
+    """The check list of a report with these headings, {id: words}, and this body; None where the study demands nothing.
+    UserError names each deliverable that the report lacks without saying why."""
     wanted = ev.study.deliverables
     if not wanted:
         return None

@@ -1,7 +1,6 @@
 """The executive page: what a reader of one page should know of the study's GPU kernels."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
@@ -11,35 +10,17 @@ from warpbook.kernels.variants import Variant
 from warpbook.report.comparison import Comparison
 from warpbook.report.evidence import INCONCLUSIVE, NO_RATIO, Evidence
 from warpbook.report.views import borrowed_run, causes, cell_markup, claim_table
-from warpbook.report.views.components import Cell, HtmlTable, words
+from warpbook.report.views.components import Cell, HtmlTable, View, words
 from warpbook.runs import catalog, tables
 from warpbook.runs.tables import PRECISION
 
-NOTABLE = 0.1
-"""The share of a program's time from which a kernel can change that time visibly."""
+NOTABLE = 0.1  # the share of a program's time from which a kernel can change that time visibly
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One sentence without an interval, and the word that it hangs from."""
-
-    label: str
-    text: str
+MOST_NAMED = 2  # of more cases a sentence gives the number, not the names
 
 
-MOST_NAMED = 2
-"""Of more cases a sentence gives the number, not the names."""
-
-
-@dataclass(frozen=True)
-class ExecutiveView:
-    """findings: at most five sentences; facts: the machine that they were measured on, and what supports them."""
-
-    findings: tuple[Finding, ...]
-    facts: HtmlTable
-
-
-def executive_view(ev: Evidence) -> ExecutiveView | None:
+def executive_view(ev: Evidence) -> View | None:
     """None where no GPU kernel of ours has a figure."""
     best = ev.ranking.best
     if best is None:
@@ -52,9 +33,9 @@ def executive_view(ev: Evidence) -> ExecutiveView | None:
         "Program": _program_sentence(ev, best),
         "Next": ". ".join(filter(None, (_next_sentence(ev, best), causes.samples_sentence(ev)))),
     }
-    return ExecutiveView(
-        tuple(Finding(label, f"{text}.") for label, text in said.items() if text),
-        HtmlTable(
+    return View(
+        findings=tuple(View(label=label, text=f"{text}.") for label, text in said.items() if text),
+        facts=HtmlTable(
             "summary-facts",
             "What the findings were measured on, and what supports them.",
             words("Fact", "Value"),
@@ -227,8 +208,7 @@ def _error_against_direct(ev: Evidence, best: Variant) -> str:
 
 
 def _changes_since(ev: Evidence) -> str:
-    """What changed of the study's GPU kernels since the run archived before, of this GPU model; empty where nothing
-    did."""
+    """What changed of the study's GPU kernels since the last archived run of this GPU model; else empty."""
     assert ev.gpu_run is not None  # of which the best kernel is
     before = catalog.earlier_runs_of_model(ev.gpu_run, ev.network.name)
     if not before:

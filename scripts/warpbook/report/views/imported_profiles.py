@@ -11,10 +11,10 @@ from warpbook.common import units
 from warpbook.machine.available_profilers import NAMES
 from warpbook.profiling import counters
 from warpbook.profiling.imported_tables import ImportedTables
-from warpbook.report import figures
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow, first_rows_covering
 from warpbook.report.evidence.profile_values import ProfileValues
-from warpbook.report.views.components import Figure, HtmlTable, numbers, words
+from warpbook.report.figures import timelines
+from warpbook.report.views.components import Figure, HtmlTable, View, numbers, words
 from warpbook.report.views.profile_tables import launch_table, profile_table, share, short_names
 from warpbook.runs import tables
 
@@ -26,27 +26,12 @@ WHOLES = {
     "range": "NVTX ranges",
 }
 """What the shares of a profile's rows are of, in words."""
-MOST_COUNTERS = 40
-"""Rows of counters of one tool that are printed; the imported table has all."""
-MOST_FOREIGN = 6
-"""Kernels that are not the variant's and are named."""
+MOST_COUNTERS = 40  # rows of counters of one tool that are printed; the imported table has all
+MOST_FOREIGN = 6  # kernels that are not the variant's and are named
 _DURATION = re.compile(r"gpu__time_duration\.\w+|GPU Speed Of Light[^/]*/Duration")
 
 
-@dataclass(frozen=True)
-class ImportedProfile:
-    """One imported profile. id, title: of its heading; parts: its tables and figures in their order."""
-
-    id: str
-    title: str
-    source: HtmlTable
-    tables: tuple[HtmlTable, ...]
-    timelines: tuple[Figure, ...]
-    launches: tuple[HtmlTable, ...]
-    counters: tuple[HtmlTable, ...]
-
-
-def imported_profiles_view(ev: Evidence) -> tuple[ImportedProfile, ...]:
+def imported_profiles_view(ev: Evidence) -> tuple[View, ...]:
     """Every profile that was imported for a study."""
     return tuple(imported_profile(one) for one in ev.imported)
 
@@ -73,11 +58,11 @@ def _id(one: ImportedTables) -> str:
     return f"imported-{one.record.variant}-{one.record.size}"
 
 
-def imported_profile(one: ImportedTables) -> ImportedProfile:
+def imported_profile(one: ImportedTables) -> View:
     """What the report shows of one imported profile."""
     record, events, id = one.record, one.table(tables.ACTIVITIES), _id(one)
     by_tool = {str(tool): frame for tool, frame in events.groupby("tool", sort=False)}
-    return ImportedProfile(
+    return View(
         id=id,
         title=f"Imported: {record.variant} at {units.count(record.size)} images",
         source=_source(one, id),
@@ -123,19 +108,9 @@ def _tables(one: ImportedTables, id: str, by_tool: dict[str, pd.DataFrame]) -> I
 
 
 def _row(row: Any, whole: pd.DataFrame) -> ProfileRow:
-    def none_if_missing(value: Any) -> Any:
-        return None if pd.isna(value) else value
-
     part = row.total_ns / whole.total_ns.sum() if pd.isna(row.share_percent) else row.share_percent / 100
-    return ProfileRow(
-        row.name,
-        part,
-        row.total_ns,
-        none_if_missing(row.calls),
-        none_if_missing(row.avg_ns),
-        none_if_missing(row.min_ns),
-        none_if_missing(row.max_ns),
-    )
+    rest = (None if pd.isna(value) else value for value in (row.calls, row.avg_ns, row.min_ns, row.max_ns))
+    return ProfileRow(row.name, part, row.total_ns, *rest)
 
 
 def _table(one: ImportedTables, id: str, tool: str, whole: str, rows: list[ProfileRow]) -> HtmlTable:
@@ -153,7 +128,7 @@ def _timelines(one: ImportedTables, id: str, by_tool: dict[str, pd.DataFrame]) -
         if (events.kind == "kernel").any():
             yield Figure(
                 f"{id}-{tool}-timeline",
-                figures.timelines.program_timeline(events),
+                timelines.program_timeline(events),
                 "Rows of bars over time: API calls, copies and kernels of the imported profile, whole and from the "
                 "largest copy to the device's last work.",
                 f"Imported: the program with {one.record.variant} at {units.count(one.record.size)} images on "
@@ -217,8 +192,7 @@ class CounterSpread:
 
 
 def _spreads(readings: "pd.DataFrame") -> Iterator[CounterSpread]:
-    """Spreads in the order of the first reading of each. A profile that has several units of time, or of bytes, for one
-    counter gives all its values in the first of them."""
+    """Spreads by the first reading of each; values of a counter all in the first of its units."""
     parts = readings.metric.str.extract(r"^(?P<counter>.*?)(?: \((?P<part>minimum|maximum|average)\))?$")
     rows = readings.assign(
         counter=parts.counter, part=parts.part.fillna(""), base=readings.unit.map(counters.base_unit)

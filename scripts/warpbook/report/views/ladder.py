@@ -1,48 +1,32 @@
 """The ladder: every variant of a problem in one table, the fastest first, and rates against size."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from warpbook.common import units
 from warpbook.common.statistics import Estimate
 from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
 from warpbook.problems.problem import Case
-from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
+from warpbook.report.figures import bound_plots
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Cell, Figure, HtmlTable, TableColumn, numbers, words
+from warpbook.report.views.components import Cell, Figure, HtmlTable, TableColumn, View, numbers, words
 
-MOST_CASES = 3
-"""The most layers of a network whose times have a column each beside their sum."""
-
-Parts = dict[str, Variant]
-"""Which variant computes each case."""
+MOST_CASES = 3  # the most layers of a network whose times have a column each beside their sum
+Parts = dict[str, Variant]  # which variant computes each case
 
 
-@dataclass(frozen=True)
-class LadderView:
-    """tables: of each device, a case each; charts: of each device that has several sizes; missing: devices without a
-    figure, and why."""
-
-    title: str
-    reference: str
-    tables: tuple[HtmlTable, ...]
-    charts: tuple[Figure, ...]
-    missing: tuple[tuple[str, str], ...]
-
-
-def ladder_view(ev: Evidence) -> LadderView:
+def ladder_view(ev: Evidence) -> View:
     """Each table at the largest size at which most variants have a figure."""
     tables, charts, missing = [], [], []
     for device in ("gpu", "cpu"):
         sized = [(case, size) for case in ev.layers if (size := common_size(ev, device, case))]
-        tables += [ladder_table(ev, device, (case,), size, _plain_name) for case, size in sized]
+        tables += [ladder_table(ev, device, (case,), size, lambda one: one.stem) for case, size in sized]
         if not sized:
             missing.append((device.upper(), ev.missing_reason(device) or "no variant has a valid time"))
         elif len(ev.sizes) > 1:
             charts.append(_chart(ev, device))
-    return LadderView(
+    return View(
         title=ev.problem.title,
         reference=f"kernels/{ev.problem.name}/problem.py",
         tables=tuple(tables),
@@ -61,10 +45,6 @@ def common_size(ev: Evidence, device: str, case: Case) -> int | None:
     return max((size for size, count in counts.items() if count == most), default=None) if most else None
 
 
-def _plain_name(one: Variant) -> Cell:
-    return one.stem
-
-
 def ladder_table(
     ev: Evidence, device: str, cases: tuple[Case, ...], size: int, name: Callable[[Variant], Cell]
 ) -> HtmlTable:
@@ -79,7 +59,11 @@ def ladder_table(
     whole = [next(iter(parts.values())) for _, parts in timed if len({one.name for one in parts.values()}) == 1]
     naive = next((one for one in whole if not one.header.builds_on and not one.header.peer), None)
     library = next((one for one in whole if one.header.peer and one.header.precision == "fp32"), None)
-    partial = [parts for parts in rungs if not ev.times.sum_over(parts, size) and _has_times(ev, parts, size)]
+    partial = [
+        parts
+        for parts in rungs
+        if not ev.times.sum_over(parts, size) and any(ev.times.op(one.name, case, size) for case, one in parts.items())
+    ]
     of = f"{cases[0].name}: {cases[0].at(size)}" if len(cases) == 1 else f"All {ev.case_word}s together"
     best = f" Best library at FP32 accuracy: {library.stem}." if library else ""
     has_energy = any(ev.times.energy_of_sum(parts, size) for _, parts in timed)
@@ -103,10 +87,6 @@ def ladder_table(
         rows,
         "wide" if len(cases) > 1 else "dense",
     )
-
-
-def _has_times(ev: Evidence, parts: Parts, size: int) -> bool:
-    return any(ev.times.op(one.name, case, size) for case, one in parts.items())
 
 
 def _head(
@@ -201,7 +181,7 @@ def _chart(ev: Evidence, device: str) -> Figure:
     alt = f"{what} of every {device.upper()} variant against size, a panel for each {ev.case_word}."
     return Figure(
         f"ladder-{device}-rates",
-        figures.rate_plots.rates_by_size(ev, device),
+        bound_plots.rates_by_size(ev, device),
         alt,
         f"{what} of every {device.upper()} variant against size, on {ev.device_name(device)}, by op time; intervals of 95 %."
         + (" Dashed: what the hardware allows the direct method in FP32." if device == "gpu" else ""),

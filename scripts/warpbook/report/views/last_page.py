@@ -1,13 +1,12 @@
 """The report's end: how times were taken, and what is not in the figures."""
 
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from warpbook.common import units
 from warpbook.harness import bench, timing
 from warpbook.report.evidence import Evidence
-from warpbook.report.views.components import HtmlTable, words
+from warpbook.report.views.components import HtmlTable, View, words
 from warpbook.runs.run_parts import WHOLE
 
 ALL = "all"
@@ -19,28 +18,10 @@ COLD = {
 """What comes before a cold sample, by the timing protocol of a run."""
 
 
-@dataclass(frozen=True)
-class EndingView:
-    """aside: what has no figure, None where nothing was left out; refused: archived runs that were passed over;
-    unwanted: why there is nothing of the CPU, empty where there may be something; hot_within: how many times what the
-    L2 cache holds a layer's data may be for a hot sample; cold: what comes before a cold sample of the GPU's run;
-    has_energy: whether that knows energies; drift: how far baselines differed between jobs; archive: the
-    GPU's run, empty where it is this machine's."""
-
-    missing_table: HtmlTable | None
-    refused: tuple[str, ...]
-    unwanted: str
-    hot_within: str
-    cold: str
-    has_energy: bool
-    drift: str
-    archive: str
-
-
-def last_page_view(ev: Evidence) -> EndingView:
+def last_page_view(ev: Evidence) -> View:
     """Of any study."""
     archived = ev.gpu_run is not None and ev.gpu_run is not ev.local
-    return EndingView(
+    return View(
         missing_table=None if ev.problems.table.empty else _missing_table(ev),
         refused=tuple(ev.source.refused),
         unwanted=ev.missing_reason("cpu"),

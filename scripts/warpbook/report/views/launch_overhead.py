@@ -8,10 +8,8 @@ from warpbook.kernels.variants import Variant
 from warpbook.report import trace_layout
 from warpbook.report.evidence import Evidence
 
-MANY = 100
-"""Launches of a call from which on launching can set its pace."""
-BUSY = 0.9
-"""The share of a call's time that its kernels take, below which it does."""
+MANY = 100  # launches of a call from which on launching can set its pace
+BUSY = 0.9  # the share of a call's time that its kernels take, below which it does
 
 
 @dataclass(frozen=True)
@@ -26,10 +24,7 @@ class LaunchBoundLayer:
 
 
 def launch_bound_layers(ev: Evidence, variant: Variant, below: str = "") -> list[LaunchBoundLayer]:
-    """Layers of a variant whose call is bound by launches from Python, at the largest size with a traced program.
-
-    Where `below` names the variant that builds on it, the times are those measured interleaved with that one.
-    """
+    """Layers whose call is bound by launches from Python, at the largest traced size; `below`: what it builds on."""
     for size in reversed(ev.sizes):
         if not ev.profiles.events(variant.name, size).empty:
             return [pace for layer in ev.layer_names if (pace := _launch_bound_layer(ev, variant, layer, size, below))]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from warpbook.kernels import occupancy
-from warpbook.report.evidence import Evidence, KernelLaunches
+from warpbook.report.evidence import Evidence
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,7 @@ class Resources:
 
 
 def main_kernel_resources(ev: Evidence, variant: str) -> Resources | None:
-    """None for peers, failures, and where the main kernel was not built.
-
-    The main kernel is the one that took most of the profiled program; without a profile it is the one of the
-    variant's header.
-    """
+    """Of the program's longest kernel, else the header's; None for peers and what is not built."""
     kernels = ev.builds.kernels(variant)
     main = ev.profiles.main_kernel(variant, set(kernels.kernel)) or ev.plan.variants[variant].kernel
     of_main = kernels[kernels.kernel == main.partition("<")[0]]
@@ -38,11 +34,11 @@ def main_kernel_resources(ev: Evidence, variant: str) -> Resources | None:
 
 
 def kernel_occupancy(ev: Evidence, row: Any) -> tuple[float, str] | None:
-    """Theoretical occupancy of a built kernel and its limit, in the block that a profile shows, else in its
-    header's; None where there is neither."""
+    """Theoretical occupancy of a kernel and its limit, in a profile's block or its header's, if any."""
     if not row.ok or row.arch not in occupancy.SM_LIMITS:
         return None
-    traced = [launch for launch in _launches(ev, row.variant) if launch.name == row.kernel]
+    by_size = (ev.profiles.launches(row.variant, size) for size in reversed(ev.sizes))  # the largest that was traced
+    traced = [launch for launch in next(filter(None, by_size), []) if launch.name == row.kernel]
     if traced:
         main = max(traced, key=lambda launch: launch.total_ns)
         threads = math.prod(int(extent) for extent in main.block.split("x"))
@@ -52,8 +48,3 @@ def kernel_occupancy(ev: Evidence, row: Any) -> tuple[float, str] | None:
     if block is None or variant.header.shared_bytes or row.kernel != variant.kernel.partition("<")[0]:
         return None
     return occupancy.occupancy(row.arch, math.prod(block), int(row.registers), int(row.shared_bytes))
-
-
-def _launches(ev: Evidence, variant: str) -> list[KernelLaunches]:
-    """Kernels of a variant's program at the largest size that was traced; none where none was."""
-    return next((launches for size in reversed(ev.sizes) if (launches := ev.profiles.launches(variant, size))), [])

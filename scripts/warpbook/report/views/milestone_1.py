@@ -1,75 +1,22 @@
 """The first milestone: what frameworks make of the same network, before any code of ours."""
 
-from dataclasses import dataclass
-
 from warpbook.common import units
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow, first_rows_covering
 from warpbook.report.views import cell_markup
 from warpbook.report.views.captured_output import median_output
-from warpbook.report.views.components import HtmlTable, TextOrFigure, numbers, words
+from warpbook.report.views.components import HtmlTable, View, numbers, words
 from warpbook.report.views.profile_tables import program_share_table, share, total_ns
 
 DEVICES = {"cpu": "CPU", "gpu": "GPU"}
 
 
-@dataclass(frozen=True)
-class FrameworkProgram:
-    """The program with a device's framework; `missing` says why there is none."""
-
-    device: str
-    name: str
-    hardware: str
-    title: str
-    output: str
-    missing: str
-
-
-@dataclass(frozen=True)
-class ProfileSum:
-    """One kind of a profile's rows: their sum, and those that together take most of it."""
-
-    sum: str
-    shown: int
-    names: int
-    shown_share: str
-    longest: str
-    table: HtmlTable
-
-
-@dataclass(frozen=True)
-class ProfiledFramework:
-    """The profiled program with the GPU's framework. busy_share: of the unprofiled program's elapsed time."""
-
-    framework: str
-    peer: bool
-    elapsed: str
-    busy_share: str
-    kernels: ProfileSum
-    calls: ProfileSum
-
-
-@dataclass(frozen=True)
-class Milestone1View:
-    """step: which stage of the work it is; where: on which devices its figures are asked for; half: whose times are
-    lacking, None where those of both devices are there or neither's; problem: why there is no profile."""
-
-    step: str
-    where: str
-    images: str
-    programs: tuple[FrameworkProgram, ...]
-    times: HtmlTable | None
-    half: TextOrFigure | None
-    profiled: ProfiledFramework | None
-    problem: str
-
-
-def milestone_1_view(ev: Evidence) -> Milestone1View:
+def milestone_1_view(ev: Evidence) -> View:
     """The frameworks' programs of a study, and the profile of that on the GPU."""
     frameworks = {device: ev.programs.framework(device) for device in DEVICES}
     problem = _problem(ev, frameworks["gpu"])
     programs = tuple(_program(ev, device, framework) for device, framework in frameworks.items())
-    return Milestone1View(
+    return View(
         step=f"{ev.study.section_label} {ev.study.framework_section}",
         where=units.join_all([f"on the {name}" for device, name in DEVICES.items() if not ev.missing_reason(device)]),
         images=units.count(ev.largest),
@@ -81,13 +28,13 @@ def milestone_1_view(ev: Evidence) -> Milestone1View:
     )
 
 
-def _program(ev: Evidence, device: str, framework: Variant | None) -> FrameworkProgram:
+def _program(ev: Evidence, device: str, framework: Variant | None) -> View:
     name = DEVICES[device]
     missing = ""
     if framework is None:
         lacking = f"no framework for the {name} has a time in the cited run"
         missing = ev.missing_reason(device) or lacking
-    return FrameworkProgram(
+    return View(
         device=device,
         name=name,
         hardware=ev.device_name(device),
@@ -97,9 +44,10 @@ def _program(ev: Evidence, device: str, framework: Variant | None) -> FrameworkP
     )
 
 
-def _half(programs: tuple[FrameworkProgram, ...]) -> TextOrFigure | None:
+def _half(programs: tuple[View, ...]) -> View | None:
+    """The device with times, the one without, and why; None where both have some, or neither."""
     there, lacking = ([one for one in programs if bool(one.missing) is missing] for missing in (False, True))
-    return TextOrFigure(there[0].name, lacking[0].name, lacking[0].missing) if there and lacking else None
+    return View(shown=there[0].name, lacking=lacking[0].name, why=lacking[0].missing) if there and lacking else None
 
 
 def _times(ev: Evidence, frameworks: list[Variant]) -> HtmlTable | None:
@@ -135,11 +83,11 @@ def _problem(ev: Evidence, framework: Variant | None) -> str:
     return "no framework ran on the GPU" if ev.gpu_run else ev.source.why
 
 
-def _framework_profiles(ev: Evidence, framework: Variant) -> ProfiledFramework:
+def _framework_profiles(ev: Evidence, framework: Variant) -> View:
     kernels = ev.profiles.rows(framework.name, ev.largest, GPU_KINDS)
     calls = ev.profiles.rows(framework.name, ev.largest, API_KINDS)
     elapsed_s = float(ev.programs.runs(framework.name, ev.largest).elapsed_s.median())
-    return ProfiledFramework(
+    return View(
         framework=framework.name,
         peer=framework.header.peer,
         elapsed=units.seconds(elapsed_s),
@@ -164,9 +112,9 @@ def _framework_profiles(ev: Evidence, framework: Variant) -> ProfiledFramework:
     )
 
 
-def _profile(rows: list[ProfileRow], id: str, caption: str, whole: str, elapsed_s: float) -> ProfileSum:
+def _profile(rows: list[ProfileRow], id: str, caption: str, whole: str, elapsed_s: float) -> View:
     most = first_rows_covering(rows)
-    return ProfileSum(
+    return View(
         sum=units.time(total_ns(rows) / 1e6),
         shown=len(most),
         names=len(rows),

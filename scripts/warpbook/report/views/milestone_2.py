@@ -2,76 +2,20 @@
 
 import itertools
 import re
-from dataclasses import dataclass
 
 from warpbook.common import units
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import cell_markup
 from warpbook.report.views.captured_output import all_outputs
-from warpbook.report.views.components import Cell, HtmlTable, numbers, words
+from warpbook.report.views.components import Cell, HtmlTable, View, numbers, words
 
 
-@dataclass(frozen=True)
-class CpuVariantIdea:
-    """What a variant is, and why some or all of it was not measured."""
-
-    name: str
-    peer: bool
-    title: str
-    idea: str
-    measured: bool
-    problems: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class CpuSpeedup:
-    """A variant's speedups over the loop nest on the first layers that have one to quote: (layer, speedup)."""
-
-    variant: str
-    layers: tuple[tuple[str, Cell], ...]
-
-
-@dataclass(frozen=True)
-class Discussion:
-    """The loop nest beside the best CPU code, all layers at the largest size; rates in GFLOP/s. speedup: empty where
-    none can be quoted; without: which variants have no gain to quote, and on which layers."""
-
-    layers: str
-    naive_time: Cell
-    naive_rate: str
-    best: str
-    best_time: Cell
-    best_rate: str
-    speedup: Cell
-    gains: tuple[CpuSpeedup, ...]
-    without: str
-
-
-@dataclass(frozen=True)
-class Milestone2View:
-    """unwanted: why there is nothing of the CPU, empty where there may be something. outputs: what the program printed
-    at each size, none where it was not run, and then `why_not_run`."""
-
-    step: str
-    unwanted: str
-    device: str
-    run: str
-    images: str
-    network: str
-    ideas: tuple[CpuVariantIdea, ...]
-    outputs: tuple[str, ...]
-    why_not_run: str
-    programs: HtmlTable | None
-    op_times: HtmlTable | None
-    discussion: Discussion | None
-
-
-def milestone_2_view(ev: Evidence) -> Milestone2View:
+def milestone_2_view(ev: Evidence) -> View:
     """The CPU variants of a study."""
     naive, best = ev.ranking.naive_cpu, ev.ranking.best_cpu
     measured = ev.ranking.measured_variants("cpu")
-    return Milestone2View(
+    return View(
         step=ev.study.section_label,
         unwanted=ev.missing_reason("cpu"),
         device=ev.device_name("cpu"),
@@ -97,11 +41,13 @@ def _why_not_run(ev: Evidence) -> str:
     return f"no program of the loop nest ended well in the run {ev.local.run_id}; the last chapter says why"
 
 
-def _idea(ev: Evidence, variant: Variant, measured: bool) -> CpuVariantIdea:
+def _idea(ev: Evidence, variant: Variant, measured: bool) -> View:
     header = variant.header
     reasons = tuple(ev.problems.for_variant(variant.name).reason.unique())
     first = re.split(r"(?<=\.) ", header.idea, maxsplit=1)[0]  # the file has the others
-    return CpuVariantIdea(variant.name, header.peer, variant.title, first, measured, reasons)
+    return View(
+        name=variant.name, peer=header.peer, title=variant.title, idea=first, measured=measured, problems=reasons
+    )
 
 
 def _programs(ev: Evidence) -> HtmlTable | None:
@@ -150,7 +96,7 @@ def _op_times(ev: Evidence, measured: list[Variant]) -> HtmlTable:
     )
 
 
-def _discussion(ev: Evidence, naive: Variant, best: Variant) -> Discussion:
+def _discussion(ev: Evidence, naive: Variant, best: Variant) -> View:
     others = [variant for variant in ev.ranking.measured_variants("cpu") if variant.name != naive.name]
     gains: dict[str, dict[str, Cell]] = {}
     without: dict[str, list[str]] = {}
@@ -161,7 +107,7 @@ def _discussion(ev: Evidence, naive: Variant, best: Variant) -> Discussion:
         else:
             without.setdefault(layer, []).append(variant.name)
     whole = ev.times.total_speedup(best.name, ev.largest, over=naive.name)
-    return Discussion(
+    return View(
         layers="both convolutions" if len(ev.layers) == 2 else "the convolution",
         naive_time=cell_markup.time_cell(ev.times.total(naive.name, ev.largest)),
         naive_rate=_rate(ev, naive),
@@ -169,7 +115,7 @@ def _discussion(ev: Evidence, naive: Variant, best: Variant) -> Discussion:
         best_time=cell_markup.time_cell(ev.times.total(best.name, ev.largest)),
         best_rate=_rate(ev, best),
         speedup=cell_markup.speedup_cell(whole) if whole and whole.quotable else "",
-        gains=tuple(CpuSpeedup(name, tuple(layers.items())) for name, layers in gains.items()),
+        gains=tuple(View(variant=name, layers=tuple(layers.items())) for name, layers in gains.items()),
         without=units.join_all(
             [
                 f"{'every variant' if len(names) == len(others) else units.join_all(names)} on {layer}"

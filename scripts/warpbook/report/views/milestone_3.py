@@ -1,119 +1,22 @@
 """The third milestone: a first GPU kernel, its profile, and what it gains over the CPU."""
 
-from dataclasses import dataclass
-
 from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
 from warpbook.problems.problem import Case
-from warpbook.report import figures, trace_layout
+from warpbook.report import trace_layout
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, first_rows_covering
+from warpbook.report.figures import time_plots, timelines
 from warpbook.report.views import cell_markup
 from warpbook.report.views.captured_output import all_outputs, other_sets
-from warpbook.report.views.components import Cell, Figure, HtmlTable, TextOrFigure, numbers, words
+from warpbook.report.views.components import Cell, Figure, HtmlTable, View, numbers, words
 from warpbook.report.views.profile_tables import launch_table, narrow_profile_table
 from warpbook.report.views.profiled_programs import program_profile
 
 NO_CPU_TIMES = "no CPU variant has a valid time on every layer; the last chapter says why"
 
 
-@dataclass(frozen=True)
-class SizeProfile:
-    """The profile at one size, and with one weight set where `images` names it. problem: why there is none; places: the
-    ids of its two tables."""
-
-    images: str
-    places: tuple[str, str]
-    problem: str
-    activities: HtmlTable | None
-    calls: HtmlTable | None
-
-
-@dataclass(frozen=True)
-class Timeline:
-    """The program on its time axis, and how far its copies hide behind kernels."""
-
-    figure: Figure
-    copies: str
-    hidden: str
-
-
-@dataclass(frozen=True)
-class AgainstCpu:
-    """Speedups over the CPU's loop nest and its best code, at the largest size and at the smallest."""
-
-    best: str
-    largest_over_naive: Cell
-    largest_over_best: Cell
-    smallest_over_naive: Cell
-    smallest_over_best: Cell
-
-
-@dataclass(frozen=True)
-class CallAndKernel:
-    """Time of a call on the first layer, and of its kernel on the device."""
-
-    images: str
-    call: Cell
-    kernel: Cell
-
-
-@dataclass(frozen=True)
-class LayerLimit:
-    """What bounds a layer, how long that takes at least, and how far the kernel is from it."""
-
-    layer: str
-    gflop: str
-    megabytes: str
-    bound_by: str
-    bound: str
-    times_bound: str
-    tflop_per_s: str
-    tb_per_s: str
-
-
-@dataclass(frozen=True)
-class FirstKernel:
-    """The first GPU kernel. outputs: what its program printed at each size; unprofiled: why there is no profile at the
-    largest. half: None where the CPU's op times are there too. copied: the first layer's time with copies;
-    copied_ratio: that over its op time."""
-
-    name: str
-    title: str
-    idea: str
-    expect: str
-    notes: str
-    run_id: str
-    outputs: tuple[str, ...]
-    sizes: HtmlTable
-    profiles: tuple[SizeProfile, ...]
-    unprofiled: str
-    timeline: Timeline | None
-    launches: HtmlTable | None
-    figure_title: str
-    figure: Figure
-    half: TextOrFigure | None
-    against_cpu: AgainstCpu | None
-    first_layer: str
-    smallest: CallAndKernel
-    largest: CallAndKernel
-    copied: Cell
-    copied_ratio: str
-    limits: tuple[LayerLimit, ...]
-
-
-@dataclass(frozen=True)
-class Milestone3View:
-    """source: where GPU figures come from, or why there are none. places: the ids of what a kernel's figures fill."""
-
-    step: str
-    device: str
-    source: str
-    places: tuple[str, ...]
-    kernel: FirstKernel | None
-
-
-def milestone_3_view(ev: Evidence) -> Milestone3View:
+def milestone_3_view(ev: Evidence) -> View:
     """The first GPU kernel of a study."""
     kernel = _kernel(ev, ev.ranking.naive) if ev.ranking.naive else None
     tables = (place for size in reversed(ev.sizes) for place in _places(size))
@@ -128,18 +31,20 @@ def milestone_3_view(ev: Evidence) -> Milestone3View:
         "m3-cpu-gpu",
         "m3-discussion",
     )
-    return Milestone3View(ev.study.section_label, ev.device_name("gpu"), ev.source.why, places, kernel)
+    return View(
+        step=ev.study.section_label, device=ev.device_name("gpu"), source=ev.source.why, places=places, kernel=kernel
+    )
 
 
 def _places(size: int) -> tuple[str, str]:
     return f"m3-gpu-{size}", f"m3-api-{size}"
 
 
-def _kernel(ev: Evidence, naive: Variant) -> FirstKernel:
+def _kernel(ev: Evidence, naive: Variant) -> View:
     assert ev.gpu_run is not None  # it was measured there
     first = ev.layer_names[0]
     call, copied = ev.times.op(naive.name, first, ev.largest), ev.times.op(naive.name, first, ev.largest, kind="layer")
-    return FirstKernel(
+    return View(
         name=naive.name,
         title=naive.title,
         idea=naive.header.idea,
@@ -159,7 +64,7 @@ def _kernel(ev: Evidence, naive: Variant) -> FirstKernel:
         figure=_figure(ev, naive),
         half=None
         if ev.ranking.measured_variants("cpu")
-        else TextOrFigure("GPU", "CPU", ev.missing_reason("cpu") or NO_CPU_TIMES),
+        else View(shown="GPU", lacking="CPU", why=ev.missing_reason("cpu") or NO_CPU_TIMES),
         against_cpu=_against_cpu(ev, naive),
         first_layer=first,
         smallest=_call_and_kernel(ev, naive, ev.sizes[0]),
@@ -201,20 +106,20 @@ def _size(ev: Evidence, naive: Variant, size: int) -> tuple[Cell, ...]:
     )
 
 
-def _profile(ev: Evidence, naive: Variant, size: int) -> SizeProfile:
+def _profile(ev: Evidence, naive: Variant, size: int) -> View:
     images, places, problem = f"{units.count(size)} images", _places(size), ev.profiles.problem(naive.name, size)
     if problem:
-        return SizeProfile(images, places, problem, None, None)
-    return SizeProfile(
-        images,
-        places,
-        "",
-        narrow_profile_table(
+        return View(images=images, places=places, problem=problem, activities=None, calls=None)
+    return View(
+        images=images,
+        places=places,
+        problem="",
+        activities=narrow_profile_table(
             places[0],
             f"GPU activities of the program at {images}. Share: of the device's busy time.",
             ev.profiles.rows(naive.name, size, GPU_KINDS),
         ),
-        narrow_profile_table(
+        calls=narrow_profile_table(
             places[1],
             f"CUDA API calls of the program at {images} that together take more than 99 % of the API time.",
             first_rows_covering(ev.profiles.rows(naive.name, size, API_KINDS), 0.99),
@@ -222,19 +127,19 @@ def _profile(ev: Evidence, naive: Variant, size: int) -> SizeProfile:
     )
 
 
-def _with_weights(ev: Evidence, naive: Variant, weights: str) -> SizeProfile:
+def _with_weights(ev: Evidence, naive: Variant, weights: str) -> View:
     """The profile at the largest size with a weight set besides the network's first."""
-    watched = program_profile(ev, naive, weights, "m3")
-    images = f"{units.count(ev.largest)} images, weights {ev.network.model(weights)}"
-    return SizeProfile(images, watched.places, watched.problem, watched.activities, watched.calls)
+    profile = program_profile(ev, naive, weights, "m3")
+    profile.images = f"{units.count(ev.largest)} images, weights {ev.network.model(weights)}"
+    return profile
 
 
-def _timeline(ev: Evidence, naive: Variant) -> Timeline:
+def _timeline(ev: Evidence, naive: Variant) -> View:
     hidden = trace_layout.copy_overlap(ev.profiles.events(naive.name, ev.largest))
-    return Timeline(
+    return View(
         figure=Figure(
             "m3-timeline-figure",
-            figures.timelines.timeline(ev, naive, ev.largest),
+            timelines.timeline(ev, naive, ev.largest),
             "Rows of bars over time: API calls, copies and kernels of the profiled program, whole and from the images' "
             "copy to the labels.",
             f"The profiled program with {naive.name} at {units.count(ev.largest)} images, above from its first CUDA call, "
@@ -266,7 +171,7 @@ def _figure(ev: Evidence, naive: Variant) -> Figure:
     drawn = (ev.times.op(one.name, layer, size) for one in variants for layer in ev.layer_names for size in ev.sizes)
     return Figure(
         "m3-times",
-        figures.time_plots.times_by_size(ev, variants, True),
+        time_plots.times_by_size(ev, variants, True),
         f"Op time against dataset size for {beside}the first GPU kernel.",
         f"Op time against dataset size, {of}GPU ({ev.device_name('gpu')}), medians with "
         f"95\u202f% intervals, {units.sample_size(filter(None, drawn))}. Work in proportion to the images is a slope of 1. With few "
@@ -274,7 +179,7 @@ def _figure(ev: Evidence, naive: Variant) -> Figure:
     )
 
 
-def _against_cpu(ev: Evidence, naive: Variant) -> AgainstCpu | None:
+def _against_cpu(ev: Evidence, naive: Variant) -> View | None:
     loop_nest, best = ev.ranking.naive_cpu, ev.ranking.best_cpu
     if loop_nest is None or best is None:
         return None
@@ -283,7 +188,7 @@ def _against_cpu(ev: Evidence, naive: Variant) -> AgainstCpu | None:
         return cell_markup.speedup_cell(ev.times.total_speedup(naive.name, size, over=other.name))
 
     smallest, largest = ev.sizes[0], ev.largest
-    return AgainstCpu(
+    return View(
         best=best.name,
         largest_over_naive=over(loop_nest, largest),
         largest_over_best=over(best, largest),
@@ -292,12 +197,12 @@ def _against_cpu(ev: Evidence, naive: Variant) -> AgainstCpu | None:
     )
 
 
-def _call_and_kernel(ev: Evidence, naive: Variant, size: int) -> CallAndKernel:
+def _call_and_kernel(ev: Evidence, naive: Variant, size: int) -> View:
     call, kernel = (ev.times.op(naive.name, ev.layer_names[0], size, kind=kind) for kind in ("op", "gpu"))
-    return CallAndKernel(units.count(size), cell_markup.time_cell(call), cell_markup.time_cell(kernel))
+    return View(images=units.count(size), call=cell_markup.time_cell(call), kernel=cell_markup.time_cell(kernel))
 
 
-def _limit(ev: Evidence, naive: Variant, layer: Case) -> LayerLimit | None:
+def _limit(ev: Evidence, naive: Variant, layer: Case) -> View | None:
     """None where the GPU's limits or the kernel's time on the device are not known."""
     bound, kernel = (
         ev.times.fp32_bound_ms(layer, ev.largest),
@@ -306,7 +211,7 @@ def _limit(ev: Evidence, naive: Variant, layer: Case) -> LayerLimit | None:
     if bound is None or kernel is None:
         return None
     flops, traffic = layer.at(ev.largest).flops, layer.at(ev.largest).bytes
-    return LayerLimit(
+    return View(
         layer=layer.name,
         gflop=units.significant(flops / 1e9, 3),
         megabytes=units.significant(traffic / 1e6, 3),

@@ -2,107 +2,29 @@
 
 from collections import Counter
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Any
 
 from warpbook.common import units
 from warpbook.kernels.headers import is_unusual
 from warpbook.kernels.variants import Variant
-from warpbook.report import figures
 from warpbook.report.evidence import INCONCLUSIVE, Evidence, Speedup
 from warpbook.report.evidence.missing_data import PROGRAM
-from warpbook.report.excerpts import Excerpt, excerpt
+from warpbook.report.excerpts import excerpt
+from warpbook.report.figures import speedup_plots
 from warpbook.report.views import cell_markup, chains, claim_table, ladder, launch_overhead, launch_resources
-from warpbook.report.views.components import Cell, Figure, HtmlTable
-from warpbook.report.views.kernel_resources import BeforeAndAfter, before_and_after
+from warpbook.report.views.components import Cell, Figure, HtmlTable, View
+from warpbook.report.views.kernel_resources import before_and_after
 from warpbook.runs import catalog
 
 ELSEWHERE = {"faster": "slower", "slower": "faster", "same": "faster", "ambiguous": "faster"}
 """The verdict at another size that is worth a word beside the one at the largest."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What an optimization did. where: the size and layers of its speedup; on_gpu: that of the GPU time, gaps between
-    kernels included; apart, on_gpu_apart: the same by the times of each one's own job, where that is something else;
-    verdict: empty where the speedup is inconclusive; tally: verdicts over all `judged` layers and sizes; elsewhere:
-    sizes at which it is `elsewhere_verdict`, unlike at the largest."""
-
-    speedup: Cell
-    where: str
-    apart: Cell
-    on_gpu: Cell
-    on_gpu_apart: Cell
-    verdict: Cell
-    judged: int
-    judged_over: str
-    tally: str
-    elsewhere_verdict: str
-    elsewhere: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class OnLayer:
-    """What an optimization did on a layer, where another has no figure. where: the layer and the size."""
-
-    where: str
-    speedup: Cell
-    verdict: Cell
-
-
-@dataclass(frozen=True)
-class KernelResources:
-    """Resources of the main kernel, and in brackets of that before. kernel: empty for its header's."""
-
-    kernel: str
-    after: launch_resources.Resources
-    before: launch_resources.Resources
-    occupancy: str
-    occupancy_before: str
-
-
-@dataclass(frozen=True)
-class OptimizationView:
-    """One variant that builds on another. problems: why it, or a layer of it, has no figure, and alone: what it did on
-    the other layers at the largest size; remarks: how it is called, where that was read, and what its file does not
-    say; pace: that launching paces its calls or its baseline's, where it does."""
-
-    name: str
-    baseline: str
-    title: str
-    idea: str
-    expect: str
-    notes: str
-    problems: tuple[str, ...]
-    alone: tuple[OnLayer, ...]
-    outcome: Outcome | None
-    pace: str
-    figure: Figure | None
-    change: Excerpt | None
-    claims: tuple[claim_table.VerdictWords, ...]
-    kernels: BeforeAndAfter | None
-    built: KernelResources | None
-
-
-@dataclass(frozen=True)
-class OptimizationsView:
-    """The chapter. ladder: None where no variant has a figure, or a chapter of its own has it; optimizations: those told in full; others: how many
-    are told in the supplement."""
-
-    title: str
-    arch: str
-    equivalence_margin: str
-    ladder: HtmlTable | None
-    optimizations: tuple[OptimizationView, ...]
-    others: int
-    chains: tuple[Figure, ...]
-
-
-def milestone_4_view(ev: Evidence) -> OptimizationsView:
+def milestone_4_view(ev: Evidence) -> View:
     """The chapter of a study."""
     tried, foremost = _measured_optimizations(ev), _chapter_variants(ev)
     told = [one for one in tried if one.name in foremost]
-    return OptimizationsView(
+    return View(
         title="Milestone 4: optimizations"
         if ev.is_network and ev.study.section_label == "Milestone"
         else "Optimizations, one by one",
@@ -115,7 +37,7 @@ def milestone_4_view(ev: Evidence) -> OptimizationsView:
     )
 
 
-def remaining_optimizations(ev: Evidence) -> tuple[OptimizationView, ...]:
+def remaining_optimizations(ev: Evidence) -> tuple[View, ...]:
     """The optimizations that the chapter leaves to the supplement."""
     foremost = _chapter_variants(ev)
     return tuple(_optimization(ev, variant) for variant in _measured_optimizations(ev) if variant.name not in foremost)
@@ -126,8 +48,7 @@ def _measured_optimizations(ev: Evidence) -> list[Variant]:
 
 
 def _chapter_variants(ev: Evidence) -> set[str]:
-    """What the chapter describes in full: what the study asks for, what leads to the fastest, what is new, and what
-    lacks a figure, unless all do."""
+    """Those described in full: asked for, leading to the fastest, new, or without a figure, unless all are."""
     asked = {place.removeprefix("m4-") for place in ev.study.deliverables.values()} | {*ev.study.show_profile_of}
     fastest = filter(None, (ev.ranking.best, ev.ranking.best_rounded))
     leading = {step.name for one in fastest for step in ev.ranking.chain(one)}
@@ -151,7 +72,8 @@ def _ladder(ev: Evidence, told: list[Variant]) -> HtmlTable:
     return ladder.ladder_table(ev, "gpu", ev.layers, ev.largest, name)
 
 
-def _optimization(ev: Evidence, variant: Variant) -> OptimizationView:
+def _optimization(ev: Evidence, variant: Variant) -> View:
+    """problems: why it, or a layer of it, has no figure; alone: what it then did on the other layers."""
     at_largest = ev.times.total_speedup(variant.name, ev.largest)
     speedups = {
         (layer, size): ev.times.speedup(variant.name, layer, size) for layer in ev.layer_names for size in ev.sizes
@@ -160,7 +82,7 @@ def _optimization(ev: Evidence, variant: Variant) -> OptimizationView:
     problems = tuple(_problem(row) for row in lacking if row["kinds"] != (PROGRAM,))
     sound = {layer: one for layer in ev.layer_names if (one := speedups[layer, ev.largest])}
     kernels = before_and_after(ev, variant)
-    return OptimizationView(
+    return View(
         name=variant.name,
         baseline=variant.header.builds_on,
         title=variant.title,
@@ -169,10 +91,10 @@ def _optimization(ev: Evidence, variant: Variant) -> OptimizationView:
         notes=variant.notes(ev.layers),
         problems=problems,
         alone=tuple(
-            OnLayer(
-                f"{layer} alone, at {ev.at_size(ev.largest)}",
-                cell_markup.speedup_cell(one),
-                cell_markup.verdict_cell(one),
+            View(
+                where=f"{layer} alone, at {ev.at_size(ev.largest)}",
+                speedup=cell_markup.speedup_cell(one),
+                verdict=cell_markup.verdict_cell(one),
             )
             for layer, one in sound.items()
             if problems
@@ -181,9 +103,7 @@ def _optimization(ev: Evidence, variant: Variant) -> OptimizationView:
         pace=launch_overhead.overhead_sentence(ev, variant),
         figure=_gains(ev, variant) if sound else None,
         change=excerpt(
-            variant,
-            ev.plan.variants[variant.header.builds_on],
-            usual=not any(is_unusual(case) for case in ev.layers),
+            variant, ev.plan.variants[variant.header.builds_on], usual=not any(is_unusual(case) for case in ev.layers)
         ),
         claims=claim_table.claims_by_verdict(ev, variant.name),
         kernels=kernels if kernels and kernels.streams else None,
@@ -199,13 +119,15 @@ def _problem(row: dict[Hashable, Any]) -> str:
 Speedups = dict[tuple[str, int], Speedup | None]
 
 
-def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Speedups) -> Outcome:
+def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Speedups) -> View:
+    """on_gpu: the speedup of the GPU time. apart, on_gpu_apart: by each one's own job, where that is something else.
+    elsewhere: sizes at which the verdict is `elsewhere_verdict`, unlike at the largest."""
     verdicts = Counter(speedup.verdict for speedup in speedups.values() if speedup)
     against = ELSEWHERE[at_largest.verdict]
     others = {size: ev.times.total_speedup(variant.name, size) for size in ev.sizes if size != ev.largest}
     several = f"{'both' if len(ev.layers) == 2 else 'all'} {ev.case_word}s together"
     together = several if len(ev.layers) > 1 else f"on the {ev.case_word}"
-    return Outcome(
+    return View(
         speedup=cell_markup.speedup_cell(at_largest),
         where=f"at {ev.at_size(ev.largest)}, {together}",
         apart=_separate_cell(ev, variant, "op"),
@@ -228,7 +150,7 @@ def _separate_cell(ev: Evidence, variant: Variant, kind: str) -> Cell:
 
 
 def _gains(ev: Evidence, variant: Variant) -> Figure:
-    baseline, drawn = variant.header.builds_on, figures.speedup_plots.speedups_by_size(ev, variant)
+    baseline, drawn = variant.header.builds_on, speedup_plots.speedups_by_size(ev, variant)
     told = [
         f"{layer} {', '.join(f'{units.ratio(one.ratio.value)} at {units.count(size)}' for size, one in found.items())}"
         for layer, found in drawn.items()
@@ -236,20 +158,20 @@ def _gains(ev: Evidence, variant: Variant) -> Figure:
     behind = units.sample_size(one.ratio for found in drawn.values() for one in found.values())
     return Figure(
         f"m4-gain-{variant.name}",
-        figures.speedup_plots.speedup_by_layer(ev, variant),
+        speedup_plots.speedup_by_layer(ev, variant),
         f"Speedup of {variant.name} over {baseline}: {'; '.join(told)}{' images' * ev.is_network}.",
         f"Speedup by {ev.case_word}, {behind}.",
     )
 
 
-def _build_comparison(ev: Evidence, variant: Variant) -> KernelResources | None:
+def _build_comparison(ev: Evidence, variant: Variant) -> View | None:
     """None where either has no kernel of ours."""
     before = launch_resources.main_kernel_resources(ev, variant.header.builds_on)
     after = launch_resources.main_kernel_resources(ev, variant.name)
     if before is None or after is None:
         return None
     known = units.percent(after.occupancy, 0)
-    return KernelResources(
+    return View(
         kernel="" if after.kernel == variant.kernel else after.kernel,
         after=after,
         before=before,

@@ -1,7 +1,6 @@
 """GPU models beside each other: what they can do, and how variants fare on each."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
@@ -10,32 +9,21 @@ from warpbook.common.units import MISSING
 from warpbook.report.evidence import Evidence
 from warpbook.report.run_history import GpuModel, Headline, History, MeasuredVariant
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Cell, HtmlTable, TableColumn, numbers, words
+from warpbook.report.views.components import Cell, HtmlTable, TableColumn, View, numbers, words
 from warpbook.runs import catalog
 from warpbook.runs.catalog import Run
 
 APART = "†: times of two separate jobs. The interval holds the spread of both times and no drift between the jobs."
 
 
-@dataclass(frozen=True)
-class OtherGpus:
-    """A study's network on the GPU of its figures and on others. pairs: a table for each other model. constants: the
-    best of swept variants on each; None where no variant was swept on two."""
-
-    ours: str
-    others: tuple[str, ...]
-    limits: HtmlTable
-    pairs: tuple[HtmlTable, ...]
-
-
-def other_gpus_view(ev: Evidence) -> OtherGpus | None:
+def other_gpus_view(ev: Evidence) -> View | None:
     """None where no archived run is of another GPU model."""
     if ev.gpu_run is None or ev.gpu_run.gpu is None:
         return None
     return times_on_other_gpus(ev, catalog.runs_of_other_models(ev.gpu_run, ev.network.name))
 
 
-def times_on_other_gpus(ev: Evidence, others: Sequence[Run]) -> OtherGpus | None:
+def times_on_other_gpus(ev: Evidence, others: Sequence[Run]) -> View | None:
     """The GPU of a study's figures beside those of other runs: variants whose sources are those of today in both."""
     assert ev.gpu_run is not None
     history = History([*others, ev.gpu_run], ev.config.tolerance, [ev.network.name])
@@ -58,12 +46,11 @@ def times_on_other_gpus(ev: Evidence, others: Sequence[Run]) -> OtherGpus | None
         return None
     models = [ours, *(line.model for line in lines)]
     names = tuple(model.name for model in models[1:])
-    return OtherGpus(ours.name, names, _limits(history, models), tuple(pairs))
+    return View(ours=ours.name, others=names, limits=_limits(history, models), pairs=tuple(pairs))
 
 
 def comparison_tables(history: History) -> tuple[HtmlTable, ...]:
-    """Every GPU model of archived runs and, network by network, those that were measured at the same sizes. Empty for
-    one model."""
+    """GPU models of archived runs and, by network, those measured at the same sizes; empty for one."""
     gpus = [model for model in history.models if model.device == "gpu"]
     if len(gpus) < 2:
         return ()

@@ -33,8 +33,7 @@ _SHAPE = re.compile(r" \(\d+, \d+, \d+\)x\(\d+, \d+, \d+\)$")
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
-    """Kernels' names as short as tells them apart: without arguments, with the shape of their launch, with template
-    arguments, whole."""
+    """Kernels' names as short as tells them apart: bare, with the launch's shape, with templates, whole."""
     by_short: dict[str, set[str]] = {}
     for name in names:
         by_short.setdefault(short_name(_SHAPE.sub("", name)), set()).add(name)

@@ -1,72 +1,28 @@
 """Optimizations whose whole program is shown as the first kernel's is, and one layer's kernels before and after."""
 
-from dataclasses import dataclass
-
 from warpbook.common import units
 from warpbook.config.settings import TimelineSpec
 from warpbook.kernels.variants import Variant
-from warpbook.report import figures
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, first_rows_covering
+from warpbook.report.figures import timelines
 from warpbook.report.views.captured_output import median_output, other_sets
-from warpbook.report.views.components import Figure, HtmlTable
+from warpbook.report.views.components import Figure, View
 from warpbook.report.views.profile_tables import narrow_profile_table
 
 
-@dataclass(frozen=True)
-class ProgramProfile:
-    """The profile of a program with one weight set. problem: why there is none at the largest size, empty where there
-    is one; the tables are then those of the largest size at which there is. places: the ids of the tables."""
-
-    weights: str
-    problem: str
-    places: tuple[str, str]
-    activities: HtmlTable | None
-    calls: HtmlTable | None
-
-
-@dataclass(frozen=True)
-class ProfiledProgram:
-    """The program with one optimization: what it printed at the largest size with each weight set, its profiles."""
-
-    name: str
-    title: str
-    outputs: tuple[str, ...]
-    problem: str
-    watched: tuple[ProgramProfile, ...]
-
-
-@dataclass(frozen=True)
-class ProfiledLayer:
-    """A layer before and after. problem: why it is not drawn at the size that the study names, empty where it is;
-    figure: at that size, or at the largest at which both were watched."""
-
-    title: str
-    problem: str
-    figure: Figure | None
-
-
-@dataclass(frozen=True)
-class ProfiledPrograms:
-    """layer: None where the study names none."""
-
-    images: str
-    programs: tuple[ProfiledProgram, ...]
-    layer: ProfiledLayer | None
-
-
-def profiled_programs_view(ev: Evidence) -> ProfiledPrograms:
+def profiled_programs_view(ev: Evidence) -> View:
     """The programs that a study names in `profiled`, and the layer in `drawn`."""
-    return ProfiledPrograms(
+    return View(
         images=units.count(ev.largest),
         programs=tuple(_program(ev, ev.plan.variants[name]) for name in ev.study.show_profile_of),
         layer=_layer(ev, ev.study.timeline) if ev.study.timeline else None,
     )
 
 
-def _program(ev: Evidence, variant: Variant) -> ProfiledProgram:
+def _program(ev: Evidence, variant: Variant) -> View:
     with_sets = ("", *other_sets(ev))
     outputs = tuple(filter(None, (median_output(ev, variant, ev.largest, weights) for weights in with_sets)))
-    return ProfiledProgram(
+    return View(
         name=variant.name,
         title=variant.title,
         outputs=outputs,
@@ -75,8 +31,8 @@ def _program(ev: Evidence, variant: Variant) -> ProfiledProgram:
     )
 
 
-def program_profile(ev: Evidence, variant: Variant, weights: str, place: str) -> ProgramProfile:
-    """The profile of a variant's program with a weight set, empty for the network's first."""
+def program_profile(ev: Evidence, variant: Variant, weights: str, place: str) -> View:
+    """The profile of a variant's program with a weight set; problem: why not at the largest size."""
     places = tuple("-".join(filter(None, (place, kind, weights))) for kind in ("gpu", "api"))
     size = next((size for size in reversed(ev.sizes) if not ev.profiles.problem(variant.name, size, weights)), 0)
     activities, calls = None, None
@@ -91,10 +47,11 @@ def program_profile(ev: Evidence, variant: Variant, weights: str, place: str) ->
             places[1], caption, first_rows_covering(ev.profiles.rows(variant.name, size, API_KINDS, weights), 0.99)
         )
     problem = ev.profiles.problem(variant.name, ev.largest, weights)
-    return ProgramProfile(weights, problem, (places[0], places[1]), activities, calls)
+    return View(weights=weights, problem=problem, places=(places[0], places[1]), activities=activities, calls=calls)
 
 
-def _layer(ev: Evidence, drawn: TimelineSpec) -> ProfiledLayer:
+def _layer(ev: Evidence, drawn: TimelineSpec) -> View:
+    """problem: why the layer is not drawn at the size asked for; the figure is then of the largest common size."""
     before, after = ev.plan.variants[drawn.variant].header.builds_on, drawn.variant
     lacking = [name for name in (before, after) if ev.profiles.within_layer(name, drawn.layer, drawn.size).empty]
     problem = ""
@@ -109,7 +66,7 @@ def _layer(ev: Evidence, drawn: TimelineSpec) -> ProfiledLayer:
     )
     size = next(common, 0)
     title = f"{drawn.layer} at {units.count(drawn.size)} images: {before} against {after}"
-    return ProfiledLayer(title, problem, _figure(ev, drawn.layer, before, after, size) if size else None)
+    return View(title=title, problem=problem, figure=_figure(ev, drawn.layer, before, after, size) if size else None)
 
 
 def _figure(ev: Evidence, layer: str, before: str, after: str, size: int) -> Figure:
@@ -118,7 +75,7 @@ def _figure(ev: Evidence, layer: str, before: str, after: str, size: int) -> Fig
     busy = {name: units.time(int((rows.end_ns - rows.start_ns).sum()) / 1e6) for name, rows in kernels.items()}
     return Figure(
         "profiled-layer-figure",
-        figures.timelines.layer_before_and_after(ev, spans, layer),
+        timelines.layer_before_and_after(ev, spans, layer),
         f"Rows of bars over time: API calls, copies and kernels of {layer} under {before} and under {after}.",
         f"{layer} in the profiled programs at {units.count(size)} images, from the start of the layer's call. "
         f"Kernels take {busy[before]} with {before} (above) and {busy[after]} with {after} (below).",

@@ -1,13 +1,12 @@
 """Figures that the report which a study follows stated, and ours beside them."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Cell, HtmlTable, numbers, words
+from warpbook.report.views.components import Cell, HtmlTable, View, numbers, words
 
 QUANTITIES = {
     "op_ms": "op time",
@@ -21,25 +20,14 @@ QUANTITIES = {
 ON_DEVICE = " Kernel time of ours is the whole call's on the GPU (gpu): its kernels, and what lies between them."
 
 
-@dataclass(frozen=True)
-class PublishedComparison:
-    """from_course: the course stated the figures, not a student report. figures: how many, 0 where nothing was
-    published; gains: published ratios beside ours, None where no two times can be compared; table: of all figures, None
-    where it is so long that the supplement has it."""
-
-    from_course: bool
-    images: str
-    figures: int
-    gains: HtmlTable | None
-    table: HtmlTable | None
-
-
-def published_comparison_view(ev: Evidence) -> PublishedComparison:
+def published_comparison_view(ev: Evidence) -> View:
     """What was published, each figure beside ours of the variant that comes nearest."""
     gains = _gains(ev) if any(gain.ours for gain in ev.published.gains) else None
     table = _table(ev)
     short = table if table.short else None
-    return PublishedComparison(ev.name == "sp19", units.count(ev.largest), len(table.rows), gains, short)
+    return View(
+        from_course=ev.name == "sp19", images=units.count(ev.largest), figures=len(table.rows), gains=gains, table=short
+    )
 
 
 def full_published_table(ev: Evidence) -> HtmlTable | None:
@@ -55,10 +43,7 @@ def _gains(ev: Evidence) -> HtmlTable:
         "What each step gained on the published machine and on ours: ratios of two times of one machine, for the same layer and "
         "number of images. Where the two differ much, the gain depends on the hardware or on the launching program. †: times of "
         "two separate jobs." + _on_device({gain.quantity for gain in ev.published.gains}),
-        (
-            *words("Variant", "Over", "Time", "Layer"),
-            *numbers("Images", "Published gain", "Ours"),
-        ),
+        (*words("Variant", "Over", "Time", "Layer"), *numbers("Images", "Published gain", "Ours")),
         tuple(
             (
                 gain.variant,
@@ -82,11 +67,7 @@ def _table(ev: Evidence) -> HtmlTable:
         "published-table",
         f"As published on the course's machines, and measured now on {' or '.join(devices) or 'none'}."
         f"{_on_device({str(row.quantity) for row in rows})}",
-        (
-            *words("Figure", "Variant"),
-            *numbers("Images", "Published", "Now"),
-            *words("Where it was published"),
-        ),
+        (*words("Figure", "Variant"), *numbers("Images", "Published", "Now"), *words("Where it was published")),
         tuple(_row(ev, row, names) for row in rows),
         "published",
     )

@@ -10,11 +10,12 @@ from markupsafe import Markup
 from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
-from warpbook.report import excerpts, figures
+from warpbook.report import excerpts
 from warpbook.report.evidence import Speedup
+from warpbook.report.figures import history_plots
 from warpbook.report.run_history import Headline, History, MeasuredVariant
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Cell, Fact, Figure, HtmlTable, numbers, words
+from warpbook.report.views.components import Cell, Fact, Figure, HtmlTable, View, numbers, words
 from warpbook.report.views.other_gpus import APART, comparison_tables
 from warpbook.runs.catalog import Run
 
@@ -27,42 +28,16 @@ class Link:
     words: str
 
 
-@dataclass(frozen=True)
-class NetworkPage:
-    """A network's page. figures: none where no device has two runs. variants: a table for each device."""
-
-    file: str
-    name: str
-    images: str
-    history: HtmlTable
-    figures: tuple[Figure, ...]
-    variants: tuple[HtmlTable, ...]
-    traces: tuple[Link, ...]
-
-
-@dataclass(frozen=True)
-class Overview:
-    """The first page. devices: tables of several GPU models side by side; empty where there is one or none."""
-
-    facts: tuple[Fact, ...]
-    runs: HtmlTable
-    refused: tuple[str, ...]
-    networks: tuple[NetworkPage, ...]
-    models: tuple[str, ...]
-    devices: tuple[HtmlTable, ...]
-    reports: tuple[Link, ...]
-
-
 def overview(
     history: History,
     kernels: Mapping[str, Variant],
     refused: Sequence[str] = (),
     reports: Sequence[Link] = (),
     traces: Mapping[str, Sequence[Link]] | None = None,
-) -> Overview:
+) -> View:
     """What the pages show. kernels: the variants that are here now, for their lines of code. traces: by network."""
     pages = tuple(_page(history, name, kernels, (traces or {}).get(name, ())) for name in history.networks)
-    return Overview(
+    return View(
         facts=tuple(_fact(history, page.name, page.file) for page in pages),
         runs=_runs(history.runs),
         refused=tuple(refused),
@@ -105,10 +80,10 @@ def _runs(runs: Sequence[Run]) -> HtmlTable:
     return HtmlTable("runs", "Archived runs, the newest first; + marks a working tree with changes.", head, rows)
 
 
-def _page(history: History, name: str, kernels: Mapping[str, Variant], traces: Sequence[Link]) -> NetworkPage:
+def _page(history: History, name: str, kernels: Mapping[str, Variant], traces: Sequence[Link]) -> View:
     lines = history.for_network(name)
     models = [model for model in history.models if history.newest(name, model)]
-    return NetworkPage(
+    return View(
         file=network_page_name(name, history.networks),
         name=name,
         images=units.count(lines[-1].size),
@@ -171,8 +146,8 @@ def _figures(lines: Sequence[Headline]) -> tuple[Figure, ...]:
         "The best variant's speedup over the naive one in each run",
     )
     return (
-        Figure("times", figures.history_plots.op_times(shown), times, f"{times}, {interval}. {rules}."),
-        Figure("speedups", figures.history_plots.speedups(shown), ratios, f"{ratios}, {interval}."),
+        Figure("times", history_plots.op_times(shown), times, f"{times}, {interval}. {rules}."),
+        Figure("speedups", history_plots.speedups(shown), ratios, f"{ratios}, {interval}."),
     )
 
 

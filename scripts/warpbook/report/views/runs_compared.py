@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from warpbook.common import units
-from warpbook.report import comparison, figures
+from warpbook.report import comparison
 from warpbook.report.comparison import ComparedChange, ComparedPlace, Comparison, ComparisonDrift
 from warpbook.report.escaping import code, escape
-from warpbook.report.views.components import Figure, TableColumn, numbers, words
+from warpbook.report.figures import ratio_plots
+from warpbook.report.views.components import Figure, TableColumn, View, numbers, words
 
 VERDICTS = ("slower", "ambiguous", "same", "faster")
 MOST_STRAYS = 8
@@ -30,48 +31,10 @@ class MarkdownTable:
         return Markup("".join("|" + "|".join(f" {cell} " if cell else " " for cell in line) + "|\n" for line in lines))
 
 
-@dataclass(frozen=True)
-class ComparedDevice:
-    """How many variants of a device changed, at how many places, and how many of those got each verdict."""
-
-    name: str
-    variants: int
-    places: int
-    verdicts: tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True)
-class ComparisonView:
-    """tolerance, false_alarms: in percent. obstacles: why a device's times are not compared, by its name.
-
-    changed: what changed of each variant whose times are compared. strays: how many unchanged ones lie beyond the
-    tolerance, and the furthest of them in words. same_gpu: None where no GPU times are compared.
-    """
-
-    outcome: str
-    base: str
-    head: str
-    same_run: bool
-    same_gpu: bool | None
-    devices: tuple[ComparedDevice, ...]
-    obstacles: tuple[tuple[str, str], ...]
-    losses: MarkdownTable | None
-    changes: tuple[tuple[str, str], ...]
-    movements: MarkdownTable | None
-    resources: MarkdownTable | None
-    drifts: MarkdownTable | None
-    tolerance: str
-    false_alarms: str
-    strays: int
-    furthest: Markup
-    differences: MarkdownTable
-    omissions: str
-
-
-def runs_compared_view(compared: Comparison) -> ComparisonView:
+def runs_compared_view(compared: Comparison) -> View:
     """Two runs compared, in words and tables."""
     moved = {row.place.variant for row in compared.movements}
-    return ComparisonView(
+    return View(
         outcome=comparison.OUTCOMES[compared.outcome],
         base=compared.base.run_id,
         head=compared.head.run_id,
@@ -102,15 +65,15 @@ def figure(compared: Comparison) -> Figure | None:
         kinds, shades = "grey what did not change, in colour what did, with its interval", "same; lighter: ambiguous."
     times = "Base's op time over head's of each variant on each network, corrected by the drift"
     caption = f"{times}; {kinds}. Shaded: the {shades}"
-    return Figure("moved", figures.ratio_plots.changed_times(compared), caption, caption)
+    return Figure("moved", ratio_plots.changed_times(compared), caption, caption)
 
 
-def _device(compared: Comparison, device: str) -> ComparedDevice:
+def _device(compared: Comparison, device: str) -> View:
     rows = [row for row in compared.movements if row.place.device == device]
     given = [row.verdict for row in rows]
     variants = len({row.place.variant for row in rows})
     verdicts = tuple((verdict, given.count(verdict)) for verdict in VERDICTS)
-    return ComparedDevice(compared.head.device_name(device), variants, len(rows), verdicts)
+    return View(name=compared.head.device_name(device), variants=variants, places=len(rows), verdicts=verdicts)
 
 
 def _losses(compared: Comparison) -> MarkdownTable:
@@ -119,11 +82,7 @@ def _losses(compared: Comparison) -> MarkdownTable:
 
 
 def _movements(moved: list[ComparedChange]) -> MarkdownTable:
-    head = (
-        *words("Variant", "Network"),
-        *numbers("Images", "Base", "Head", "Speedup"),
-        *words("Interval", "Verdict"),
-    )
+    head = (*words("Variant", "Network"), *numbers("Images", "Base", "Head", "Speedup"), *words("Interval", "Verdict"))
     rows = (
         (
             code(row.place.variant),

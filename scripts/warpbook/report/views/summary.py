@@ -1,45 +1,15 @@
 """The summary: headline figures of the study, or of its frameworks where it stops before a kernel of ours."""
 
-from dataclasses import dataclass
-
 from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
-from warpbook.report import figures
-from warpbook.report.evidence import Evidence, Speedup
+from warpbook.report.evidence import Evidence
+from warpbook.report.figures import time_plots
 from warpbook.report.views import cell_markup, executive
-from warpbook.report.views.components import Cell, Fact, Figure
+from warpbook.report.views.components import Fact, Figure, View
 
 
-@dataclass(frozen=True)
-class CpuCode:
-    """The best CPU code, where no GPU kernel has a figure. speedup: over the naive one, empty where none is quoted."""
-
-    device: str
-    best: str
-    time: Cell
-    speedup: Cell
-    naive: str
-
-
-@dataclass(frozen=True)
-class SummaryView:
-    """facts and kernels: of the study's reach; figure: op times on the GPU, else on the CPU.
-
-    broken: variants that failed, went stale or could not be measured; limits: why others were not measured everywhere.
-    """
-
-    images: str
-    facts: tuple[Fact, ...]
-    kernels: executive.ExecutiveView | None
-    cpu_code: CpuCode | None
-    figure: Figure | None
-    why_no_gpu: str
-    broken: tuple[str, ...]
-    limits: tuple[str, ...]
-
-
-def summary_view(ev: Evidence) -> SummaryView:
+def summary_view(ev: Evidence) -> View:
     """The summary of a study."""
     facts: tuple[Fact, ...] = ()
     kernels, cpu_code, figure = None, None, None
@@ -53,7 +23,7 @@ def summary_view(ev: Evidence) -> SummaryView:
     if ev.gpu_run is None:  # which is said of all its variants at once
         problems = problems[problems.device != "gpu"]
     limited = problems.status == "unsupported"
-    return SummaryView(
+    return View(
         images=units.count(ev.largest),
         facts=facts,
         kernels=kernels,
@@ -102,16 +72,12 @@ def _framework_facts(ev: Evidence) -> tuple[Fact, ...]:
     )
 
 
-def _speedup_over(ev: Evidence, best: Variant, other: Variant | None) -> Speedup | None:
-    return ev.times.total_speedup(best.name, ev.largest, over=other.name) if other else None
-
-
 def _gpu_figure(ev: Evidence) -> Figure:
     measured = len(ev.ranking.measured_variants("gpu"))
     shown = "every GPU variant. "
-    if measured > figures.time_plots.MOST_SHOWN:
+    if measured > time_plots.MOST_SHOWN:
         shown = f"the fastest of {measured} GPU variants, the naive one and the libraries. "
-    svg = figures.time_plots.op_times(ev)
+    svg = time_plots.op_times(ev)
     return Figure(
         "summary-times",
         svg,
@@ -122,9 +88,9 @@ def _gpu_figure(ev: Evidence) -> Figure:
     )
 
 
-def _cpu_code(ev: Evidence, naive: Variant, best: Variant) -> CpuCode:
-    over = _speedup_over(ev, best, naive)
-    return CpuCode(
+def _cpu_code(ev: Evidence, naive: Variant, best: Variant) -> View:
+    over = ev.times.total_speedup(best.name, ev.largest, over=naive.name) if naive else None
+    return View(
         device=ev.device_name("cpu"),
         best=best.name,
         time=cell_markup.time_cell(ev.times.total(best.name, ev.largest)),
@@ -135,5 +101,5 @@ def _cpu_code(ev: Evidence, naive: Variant, best: Variant) -> CpuCode:
 
 def _cpu_figure(ev: Evidence) -> Figure:
     words = "Op time of every CPU variant against dataset size"
-    svg = figures.time_plots.times_by_size(ev, ev.ranking.measured_variants("cpu"), False)
+    svg = time_plots.times_by_size(ev, ev.ranking.measured_variants("cpu"), False)
     return Figure("summary-times", svg, f"{words}.", f"{words}, with 95 % intervals.")

@@ -1,16 +1,15 @@
 """The whole network on a GPU: implementations of it beside a library's, from images on the device to labels there."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.kernels.whole_networks import Implementation
 from warpbook.profiling.counters import DURATION, CountedCall
-from warpbook.report import figures
 from warpbook.report.evidence import Evidence, Speedup
+from warpbook.report.figures import time_plots
 from warpbook.report.views import analysis, borrowed_run, cell_markup, profile_tables
-from warpbook.report.views.components import Cell, Figure, HtmlTable, numbers, words
+from warpbook.report.views.components import Cell, Figure, HtmlTable, View, numbers, words
 from warpbook.runs import tables
 
 HOST_TO_HOST_HEAD = (
@@ -19,34 +18,7 @@ HOST_TO_HOST_HEAD = (
 )
 
 
-@dataclass(frozen=True)
-class ImplementationIdea:
-    """What an implementation is, and of the fastest its idea and what was expected; empty for the others."""
-
-    name: str
-    title: str
-    idea: str
-    expect: str
-    gains: str
-    """How much faster than what it builds on at the largest size."""
-
-
-@dataclass(frozen=True)
-class WholeNetworkView:
-    """beside: all at the largest size; chart: the GPU's times; both None where all figures are left out; kernels and
-    bound: of our fastest, None and empty where they were not counted"""
-
-    images: str
-    device: str
-    headline: str
-    ideas: tuple[ImplementationIdea, ...]
-    chart: Figure | None
-    comparison: HtmlTable | None
-    kernels: HtmlTable | None
-    bound: str
-
-
-def whole_network_view(ev: Evidence) -> WholeNetworkView | None:
+def whole_network_view(ev: Evidence) -> View | None:
     """The section of a study; None where the run holds no figure of its whole network."""
     shown = [
         one
@@ -57,23 +29,23 @@ def whole_network_view(ev: Evidence) -> WholeNetworkView | None:
         return None
     ours = ev.networks.fastest(ev.largest, peers=False)
     call = ev.networks.calls.get(ours.name) if ours else None
-    return WholeNetworkView(
-        units.count(ev.largest),
-        ev.device_name("gpu"),
-        " ".join(filter(None, (network_headline(ev), *_slower(ev)))),
-        tuple(_idea(ev, one, one == ours) for one in shown if not one.header.peer),
-        Figure(
+    return View(
+        images=units.count(ev.largest),
+        device=ev.device_name("gpu"),
+        headline=" ".join(filter(None, (network_headline(ev), *_slower(ev)))),
+        ideas=tuple(_idea(ev, one, one == ours) for one in shown if not one.header.peer),
+        chart=Figure(
             "networks-by-size",
-            figures.network_diagram.times_by_size(ev, shown),
+            time_plots.networks_by_size(ev, shown),
             "Line chart of GPU time against the number of images for each implementation, both axes logarithmic.",
             f"GPU time from images to labels on {ev.device_name('gpu')}, the L2 cache flushed before. Coloured: ours. Grey: "
             "PyTorch, darker in FP32, compiled dotted. A marker alone: one size was measured.",
         )
         if shown
         else None,
-        _comparison_table(ev, shown) if shown else None,
-        _kernels(ev, ours, call) if ours and call else None,
-        _bound(ev, ours, call) if ours else "",
+        comparison=_comparison_table(ev, shown) if shown else None,
+        kernels=_kernels(ev, ours, call) if ours and call else None,
+        bound=_bound(ev, ours, call) if ours else "",
     )
 
 
@@ -126,7 +98,7 @@ def _slower(ev: Evidence) -> Iterator[str]:
             yield f"{said}: {units.ratio_and_interval(ratio, '†')}."
 
 
-def _idea(ev: Evidence, one: Implementation, in_full: bool) -> ImplementationIdea:
+def _idea(ev: Evidence, one: Implementation, in_full: bool) -> View:
     gain = ev.networks.gain(one, ev.largest)
     said = (
         f"Speedup over {one.header.builds_on} at {units.count(ev.largest)} images: "
@@ -135,7 +107,7 @@ def _idea(ev: Evidence, one: Implementation, in_full: bool) -> ImplementationIde
         else ""
     )
     idea, expect = (one.header.idea.strip(), one.header.expect.strip()) if in_full else ("", "")
-    return ImplementationIdea(one.name, one.title, idea, expect, said)
+    return View(name=one.name, title=one.title, idea=idea, expect=expect, gains=said)
 
 
 def _separate_words(ev: Evidence, one: Implementation, size: int) -> str:

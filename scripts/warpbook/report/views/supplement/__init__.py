@@ -1,12 +1,8 @@
 """The supplement: all that the chapters rest on, part by part."""
 
-from dataclasses import dataclass
-
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import analysis, claim_table, milestone_4, published_comparison
-from warpbook.report.views.analysis import FullAnalysis
-from warpbook.report.views.components import HtmlTable
-from warpbook.report.views.milestone_4 import OptimizationView
+from warpbook.report.views.components import View
 from warpbook.report.views.supplement import (
     all_times,
     build_tables,
@@ -16,50 +12,12 @@ from warpbook.report.views.supplement import (
     stream_tables,
     validity,
 )
-from warpbook.report.views.supplement.all_times import AllTimes
-from warpbook.report.views.supplement.build_tables import BuildTables
-from warpbook.report.views.supplement.correctness import CorrectnessView
-from warpbook.report.views.supplement.profiler_tables import PrintedProfiles, ProfilersView
-from warpbook.report.views.supplement.provenance import ProvenanceView
-from warpbook.report.views.supplement.stream_tables import StreamingView
-from warpbook.report.views.supplement.validity import ValiditySection
 
 
-@dataclass(frozen=True)
-class Reference:
-    """What a variant's header refers to."""
-
-    variant: str
-    url: str
-
-
-@dataclass(frozen=True)
-class SupplementView:
-    """One part a heading. optimizations: those that their chapter does not tell in full; why_no_gpu: why there are no
-    GPU figures."""
-
-    builds: BuildTables
-    correctness: CorrectnessView
-    times: AllTimes
-    kind_order: str
-    optimizations: tuple[OptimizationView, ...]
-    claims: HtmlTable | None
-    counters: FullAnalysis | None
-    published: HtmlTable | None
-    trust: ValiditySection
-    streaming: StreamingView | None
-    sweeps: tuple[str, ...]
-    profilers: ProfilersView | None
-    profiles: PrintedProfiles | None
-    why_no_gpu: str
-    provenance: ProvenanceView
-    references: tuple[Reference, ...]
-
-
-def supplement_view(ev: Evidence) -> SupplementView:
+def supplement_view(ev: Evidence) -> View:
     """Of any study."""
     variants = ev.compared_variants("gpu") + ev.compared_variants("cpu")
-    return SupplementView(
+    return View(
         builds=build_tables.build_tables_view(ev),
         correctness=correctness.correctness_view(ev),
         times=all_times.all_times_view(ev),
@@ -75,5 +33,5 @@ def supplement_view(ev: Evidence) -> SupplementView:
         profiles=profiler_tables.printed_profiles(ev),
         why_no_gpu=ev.source.why,
         provenance=provenance.provenance_view(ev),
-        references=tuple(Reference(one.name, one.header.reference) for one in variants if one.header.reference),
+        references=tuple(View(variant=one.name, url=one.header.reference) for one in variants if one.header.reference),
     )

@@ -2,13 +2,12 @@
 
 import itertools
 import math
-from dataclasses import dataclass
 
 from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import Evidence
-from warpbook.report.views.components import Cell, HtmlTable, numbers, words
+from warpbook.report.views.components import Cell, HtmlTable, View, numbers, words
 
 FEWEST = 6
 """The interval of fewer samples holds the median less often than 95 times in 100, and contradicts nothing."""
@@ -16,21 +15,9 @@ FEWEST = 6
 SERIES = (("gpu", "cold"), ("op", "cold"), ("gpu", "hot"), ("op", "hot"), ("op", "steady"), ("layer", "cold"))
 
 
-@dataclass(frozen=True)
-class AllTimes:
-    """throttled: samples left out as taken under a slowdown; refused: kernel times that are no figure. bounds: None
-    where they are not known."""
-
-    relative_noise: str
-    throttled: int
-    refused: int
-    table: HtmlTable
-    bounds: HtmlTable | None
-
-
-def all_times_view(ev: Evidence) -> AllTimes:
+def all_times_view(ev: Evidence) -> View:
     """Of every variant, layer and size with an op time."""
-    return AllTimes(
+    return View(
         relative_noise=units.percent(ev.config.measuring.target_rel_ci, 0),
         throttled=int(ev.selection.summaries.throttled_count.sum()),
         refused=ev.times.refused_samples,
@@ -95,8 +82,7 @@ def _median(ev: Evidence, variant: Variant, layer: str, size: int, kind: str, st
 
 
 def kind_order(ev: Evidence) -> str:
-    """Whether gpu <= op <= layer <= program holds for every variant at the largest size, as a sentence; empty where
-    no GPU variant has a time."""
+    """Whether gpu <= op <= layer <= program holds everywhere at the largest size, as a sentence."""
     if not ev.ranking.measured_variants("gpu"):
         return ""
     broken = []

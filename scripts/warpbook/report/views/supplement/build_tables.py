@@ -1,7 +1,6 @@
 """Supplement: every kernel as built, with its resources."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -11,30 +10,24 @@ from warpbook.common.units import MISSING
 from warpbook.harness import building
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import launch_resources
-from warpbook.report.views.components import Cell, HtmlTable, numbers, words
+from warpbook.report.views.components import Cell, HtmlTable, View, numbers, words
 
 LOG_LENGTH = 400
 
 
-@dataclass(frozen=True)
-class BuildTables:
-    """host: C++ for the processor, None where the study compares none; failed: None where every build succeeded;
-    options: what every kernel in CUDA C++ is compiled with; languages: other languages and their versions, in words."""
-
-    table: HtmlTable
-    host: HtmlTable | None
-    failed: HtmlTable | None
-    options: str
-    languages: str
-
-
-def build_tables_view(ev: Evidence) -> BuildTables:
+def build_tables_view(ev: Evidence) -> View:
     """Builds made on this machine."""
     host = None if ev.builds.host.empty else _host(ev)
     failed = None if ev.builds.failed.empty else _failure_table(ev)
     in_others = [variant.name for variant in ev.compared_variants("gpu") if variant.language]
     languages = ev.builds.table[ev.builds.table.variant.isin(in_others)].compiler.unique()
-    return BuildTables(_table(ev), host, failed, " ".join(building.OPTIONS), units.join_all(list(languages)))
+    return View(
+        table=_table(ev),
+        host=host,
+        failed=failed,
+        options=" ".join(building.OPTIONS),
+        languages=units.join_all(list(languages)),
+    )
 
 
 def _table(ev: Evidence) -> HtmlTable:

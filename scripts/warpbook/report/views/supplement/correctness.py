@@ -1,7 +1,5 @@
 """Supplement: the tests of every variant in sum, and errors over sums' lengths and inputs' ranges."""
 
-from dataclasses import dataclass
-
 import pandas as pd
 
 from warpbook.common import units
@@ -9,38 +7,19 @@ from warpbook.common.units import MISSING
 from warpbook.harness import precision, reference
 from warpbook.kernels import variants
 from warpbook.kernels.variants import Variant
-from warpbook.report import figures
 from warpbook.report.evidence import CheckTally, Evidence
+from warpbook.report.figures import error_plots
 from warpbook.report.views import borrowed_run
-from warpbook.report.views.components import Cell, Figure, HtmlTable, numbers, words
+from warpbook.report.views.components import Cell, Figure, HtmlTable, View, numbers, words
 from warpbook.runs.tables import PRECISION
 
 NOT_TIMED = "gpu,\u00a0not\u00a0timed"
 
 
-@dataclass(frozen=True)
-class ErrorTables:
-    """Errors beside those of the problem's baseline. figure: None where no variant could be measured."""
-
-    figure: Figure | None
-    ranges: HtmlTable
-
-
-@dataclass(frozen=True)
-class CorrectnessView:
-    """deviations: how many standard deviations of a sum's rounding a tolerance allows. reference_kernel: whether a kernel
-    of the problem is the reference on a GPU. errors: None where the run was not asked for them."""
-
-    deviations: str
-    reference_kernel: bool
-    tests: HtmlTable
-    errors: ErrorTables | None
-
-
-def correctness_view(ev: Evidence) -> CorrectnessView:
+def correctness_view(ev: Evidence) -> View:
     """Of the study's variants on GPU, CPU and emulator, and of those that were checked without being compared."""
     own_kernel = (ev.problem.folder / variants.REFERENCE).exists()
-    return CorrectnessView(str(reference.DEVIATIONS), own_kernel, _tests(ev), _errors(ev))
+    return View(deviations=str(reference.DEVIATIONS), reference_kernel=own_kernel, tests=_tests(ev), errors=_errors(ev))
 
 
 def _tests(ev: Evidence) -> HtmlTable:
@@ -79,19 +58,19 @@ def _row(variant: Variant, device: str, tally: CheckTally, labels: bool = True) 
     )
 
 
-def _errors(ev: Evidence) -> ErrorTables | None:
+def _errors(ev: Evidence) -> View | None:
     rows = ev.checks.errors
     if rows.empty:
         return None
     drawn = rows[(rows.status == "ok") & (rows.inputs == "reals")]
-    return ErrorTables(None if drawn.empty else _over_length(ev, drawn), _ranges(ev, rows))
+    return View(figure=None if drawn.empty else _over_length(ev, drawn), ranges=_ranges(ev, rows))
 
 
 def _over_length(ev: Evidence, drawn: pd.DataFrame) -> Figure:
     least, most = (units.count(int(end)) for end in (drawn.products.min(), drawn.products.max()))
     return Figure(
         "a-errors-figure",
-        figures.error_plots.error_by_length(ev),
+        error_plots.error_by_length(ev),
         f"Relative L2 errors of {', '.join(drawn.variant.unique())} over sums of {least} to {most} products, under or "
         f"over a dashed line at {precision.CLASS_RATIO} times the error of {ev.problem.facts.baseline}.",
         f"Error against float64 on random reals over the length of sums, {least} to {most} products; of {ev.case_word}s of one length "

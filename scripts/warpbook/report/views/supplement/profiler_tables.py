@@ -1,6 +1,5 @@
 """Supplement: the profilers, how far they agree, what watching costs, and their profiles in full."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from warpbook.common import units
@@ -11,40 +10,15 @@ from warpbook.report import trace_layout
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import borrowed_run
 from warpbook.report.views.captured_output import other_sets
-from warpbook.report.views.components import HtmlTable, words
+from warpbook.report.views.components import HtmlTable, View, words
 from warpbook.report.views.profile_tables import nvprof_table
 from warpbook.runs import tables
 
 
-@dataclass(frozen=True)
-class ProfilersView:
-    """table: None where the run does not say which there were; agreement: a sentence, empty where nothing is known."""
-
-    table: HtmlTable | None
-    agreement: str
-
-
-@dataclass(frozen=True)
-class PrintedProfile:
-    """A program's whole profile in fixed width."""
-
-    title: str
-    text: str
-
-
-@dataclass(frozen=True)
-class PrintedProfiles:
-    """programs: those profiled, in words."""
-
-    tracer: str
-    programs: str
-    profiles: tuple[PrintedProfile, ...]
-
-
-def profiler_tables_view(ev: Evidence) -> ProfilersView | None:
+def profiler_tables_view(ev: Evidence) -> View | None:
     """None where no program was profiled, and the run does not say by what it could have been."""
     tools = ev.gpu_run.record["machine"].get("profilers") if ev.gpu_run else None
-    found = ProfilersView(_tools(ev, tools) if tools else None, _agreement(ev))
+    found = View(table=_tools(ev, tools) if tools else None, agreement=_agreement(ev))
     return found if found.table or found.agreement else None
 
 
@@ -89,7 +63,7 @@ def _agreement(ev: Evidence) -> str:
     )
 
 
-def printed_profiles(ev: Evidence) -> PrintedProfiles | None:
+def printed_profiles(ev: Evidence) -> View | None:
     """Of every program that was traced, but for those of optimizations that no chapter shows."""
     shown = [
         (variant, size, weights)
@@ -101,14 +75,14 @@ def printed_profiles(ev: Evidence) -> PrintedProfiles | None:
     ]
     if not shown:
         return None
-    return PrintedProfiles(
+    return View(
         tracer=NAMES[ev.profiles.tracer],
         programs=", ".join(f"{one.name} at {units.count(size)}" for one, size, weights in shown if not weights),
         profiles=tuple(
-            PrintedProfile(
-                f"{variant.name}, {units.count(size)} images"
+            View(
+                title=f"{variant.name}, {units.count(size)} images"
                 + (f", weights {ev.network.model(weights)}" * bool(weights)),
-                nvprof_table(ev, variant.name, size, weights),
+                text=nvprof_table(ev, variant.name, size, weights),
             )
             for variant, size, weights in shown
         ),

@@ -1,6 +1,5 @@
 """Supplement: machines and software of the runs cited, and weights."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from warpbook.common import units
@@ -9,59 +8,18 @@ from warpbook.problems.case_sets import CaseSet
 from warpbook.problems.networks import Network
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.run_selection import OLDER_RUN_TABLES
-from warpbook.report.views.components import HtmlTable, words
+from warpbook.report.views.components import HtmlTable, View, words
 from warpbook.runs import tables
 from warpbook.runs.catalog import Run
 
 HASH_SHOWN = 16
 
 
-@dataclass(frozen=True)
-class RunFacts:
-    """A run that the report cites, and where it was measured."""
-
-    run_id: str
-    table: HtmlTable
-
-
-@dataclass(frozen=True)
-class TrainingFacts:
-    """How weights were trained here."""
-
-    on: str
-    seed: str
-    steps: str
-    batch: str
-    optimizer: str
-    mantissa_bits: str
-    accuracy: str
-
-
-@dataclass(frozen=True)
-class WeightSet:
-    """trained: None for weights that were imported, `source` says from where."""
-
-    model: str
-    trained: TrainingFacts | None
-    source: str
-
-
-@dataclass(frozen=True)
-class ProvenanceView:
-    """images: what the network was given; archive: of the GPU's figures where they were not measured in the run of this
-    machine."""
-
-    runs: tuple[RunFacts, ...]
-    images: str
-    weight_sets: tuple[WeightSet, ...]
-    archive: str
-
-
-def provenance_view(ev: Evidence) -> ProvenanceView:
+def provenance_view(ev: Evidence) -> View:
     """Of the runs that the report cites and of the study that it is about."""
     archived = ev.gpu_run is not None and ev.gpu_run is not ev.local
-    return ProvenanceView(
-        runs=tuple(RunFacts(run.run_id, _run(ev, run, place)) for place, run in enumerate(ev.cited_runs, 1)),
+    return View(
+        runs=tuple(View(run_id=run.run_id, table=_run(ev, run, place)) for place, run in enumerate(ev.cited_runs, 1)),
         images=_images(ev.network),
         weight_sets=tuple(_weights(ev, name) for name in ev.plan.weight_sets(ev.network.name)),
         archive=f"reports/runs/{ev.gpu_run.run_id}.zip" if ev.gpu_run and archived else "",
@@ -171,13 +129,13 @@ def clock_span(ev: Evidence, run: Run) -> str:
     return f"{spread}; {int(samples.throttled.sum())} of {len(samples)} samples under a slowdown"
 
 
-def _weights(ev: Evidence, name: str) -> WeightSet:
+def _weights(ev: Evidence, name: str) -> View:
     network = ev.network
     assert isinstance(network, Network)  # which alone has weights
     story = weights.provenance(network, name)
     if "trained_on" not in story:
-        return WeightSet(network.model(name), None, str(story["imported_from"]))
-    trained = TrainingFacts(
+        return View(model=network.model(name), trained=None, source=str(story["imported_from"]))
+    trained = View(
         on=story["trained_on"],
         seed=str(story["seed"]),
         steps=str(story["steps"]),
@@ -186,4 +144,4 @@ def _weights(ev: Evidence, name: str) -> WeightSet:
         mantissa_bits=str(story["mantissa_bits"]),
         accuracy=units.significant(story["accuracy"]["10000"]),
     )
-    return WeightSet(network.model(name), trained, "")
+    return View(model=network.model(name), trained=trained, source="")

@@ -1,35 +1,27 @@
 """Supplement: millions of images streamed over one device and over several: rates, efficiency, where time goes."""
 
-from dataclasses import dataclass
-
 from warpbook.common import units
 from warpbook.common.units import MISSING
-from warpbook.report import figures
 from warpbook.report.evidence import Evidence
-from warpbook.report.views.components import Figure, HtmlTable, numbers, words
+from warpbook.report.figures import time_plots
+from warpbook.report.views.components import Figure, HtmlTable, View, numbers, words
 from warpbook.runs.schema import Row
 from warpbook.workflow import streams
 
 
-@dataclass(frozen=True)
-class StreamingView:
-    """figure: None where every stream has the same number of images. mismatched: labels that differ from those of the
-    inference program."""
-
-    rates: HtmlTable
-    spent: HtmlTable
-    figure: Figure | None
-    mismatched: str
-
-
-def stream_tables_view(ev: Evidence) -> StreamingView | None:
+def stream_tables_view(ev: Evidence) -> View | None:
     """Of the study's network; None where nothing was streamed."""
     rows = ev.streams.rows
     if not rows:
         return None
     several = len({row["images"] for row in rows}) > 1
     mismatched = sum(row["mismatched_labels"] for row in rows)
-    return StreamingView(_rates(ev, rows), _time_table(rows), _figure(ev) if several else None, units.count(mismatched))
+    return View(
+        rates=_rates(ev, rows),
+        spent=_time_table(rows),
+        figure=_figure(ev) if several else None,
+        mismatched=units.count(mismatched),
+    )
 
 
 def _device_words(row: Row) -> str:
@@ -101,7 +93,7 @@ def _time_table(rows: list[Row]) -> HtmlTable:
 def _figure(ev: Evidence) -> Figure:
     return Figure(
         "stream-figure",
-        figures.time_plots.streams(ev, _device_words),
+        time_plots.streams(ev, _device_words),
         "Time against the number of images, logarithmic both ways, a line for each number of devices.",
         "Time against images, both logarithmic: in whole, and hollow past the workers' start. Dashed: in proportion to "
         "the images, from one device's longest stream past its start.",

@@ -1,15 +1,13 @@
 """Supplement: the harness tried on itself: A/A tests, kernels that cheat, compute-sanitizer; and parameters swept."""
 
-from dataclasses import dataclass
-
 import pandas as pd
 
 from warpbook.common import units
 from warpbook.common.units import MISSING
-from warpbook.report import figures
 from warpbook.report.evidence import Evidence
+from warpbook.report.figures import ratio_plots
 from warpbook.report.views import borrowed_run
-from warpbook.report.views.components import Cell, Figure, HtmlTable, numbers, words
+from warpbook.report.views.components import Cell, Figure, HtmlTable, View, numbers, words
 from warpbook.runs import tables
 from warpbook.runs.run_parts import WHOLE
 
@@ -21,46 +19,29 @@ ONE_AFTER_ANOTHER = (
 """How variants were tried: runs that name no whole networks are from before blocks were given several images."""
 
 
-@dataclass(frozen=True)
-class AaTests:
-    """Comparisons of variants with their own copies, and how many were called something else than they are."""
-
-    words: str
-    figure: Figure
-
-
-@dataclass(frozen=True)
-class ValiditySection:
-    """Each None where no run that may be drawn on was asked for it."""
-
-    aa_tests: AaTests | None
-    attacks: HtmlTable | None
-    sanitizer: HtmlTable | None
-
-
-def validity_view(ev: Evidence) -> ValiditySection:
+def validity_view(ev: Evidence) -> View:
     """Of the run that GPU figures come from, or of an older one that was asked for what that was not."""
-    return ValiditySection(
+    return View(
         aa_tests=None if ev.trust.aa_tests.empty else _aa_tests(ev),
         attacks=None if ev.trust.attacks.empty else _attacks(ev),
         sanitizer=None if ev.trust.sanitizer.empty else _sanitizer(ev),
     )
 
 
-def _aa_tests(ev: Evidence) -> AaTests:
+def _aa_tests(ev: Evidence) -> View:
     assert ev.gpu_run is not None  # which the tests are of
     tests, margin = ev.trust.aa_tests, units.percent(ev.config.measuring.equivalence_margin, 0)
     called = tests.verdict.value_counts()
     wrong, beyond = called.get("faster", 0) + called.get("slower", 0), int(((tests.low > 1) | (tests.high < 1)).sum())
-    return AaTests(
-        f"Warpbook compared {', '.join(tests.variant.unique())} with a copy of itself, loaded as a second module, on every layer "
+    return View(
+        words=f"Warpbook compared {', '.join(tests.variant.unique())} with a copy of itself, loaded as a second module, on every layer "
         f"and size of {', '.join(tests.network.unique())} in run {ev.gpu_run.run_id}. Of {len(tests)} comparisons it wrongly called "
         f"{wrong} faster or slower: {units.percent(wrong / len(tests))}, where 5 % are allowed. {beyond} intervals do not hold 1 "
         f"({units.percent(beyond / len(tests))}); those within {margin} of 1 are called the same. It called {called.get('same', 0)} "
         f"the same and {called.get('ambiguous', 0)} ambiguous.",
-        Figure(
+        figure=Figure(
             "trust-again-figure",
-            figures.ratio_plots.aa_tests(ev),
+            ratio_plots.aa_tests(ev),
             "Ratios of a variant's time to that of its own copy with their intervals, in ascending order around 1.",
             "A variant against its own copy: paired ratios with 95 % intervals, every layer, size, kind and state. "
             f"Grey: within {margin} of 1.",

@@ -25,7 +25,7 @@ from warpbook.harness import bench as benches
 from warpbook.harness import error_diagnosis, reference, tamper_check
 from warpbook.harness.bench import FLOATS, MARGIN, POISON, Bench, Buffers, allocate
 from warpbook.kernels.variants import Operation, Variant
-from warpbook.problems.problem import Case, itemsize
+from warpbook.problems.problem import VALUES, Case
 
 Row = dict[str, Any]
 
@@ -239,7 +239,10 @@ def comparison_columns(
     direct = variant.header.method == "direct"
     worst: tuple[float, Row] | None = None
     for name, difference in differences.items():
-        exact = not case.arrays[name].is_real or (integers and direct)
+        array = case.arrays[name]
+        # Half precision holds whole numbers up to a limit, and so partial sums where no magnitude is beyond it.
+        held = difference.max_magnitude <= VALUES[array.dtype][1] if array.dtype in VALUES else True
+        exact = not array.is_real or (integers and direct and held)
         unit = 0.0 if exact else reference.unit_error(case, variant)
         tolerance = unit * difference.max_magnitude
         if not difference.max_abs_err:
@@ -256,7 +259,7 @@ def comparison_columns(
         elif ratio > 1:
             limit = f"exceeds what {variant.header.precision} allows, {tolerance:.3g}"
             if not unit:
-                limit = "must be exact on small integers" if case.arrays[name].is_real else "must be exact"
+                limit = "must be exact on small integers" if array.is_real else "must be exact"
             reason = f"{variant.name} is wrong on {case}: largest error {difference.max_abs_err:.3g} {limit}"
         columns = {
             "max_abs_err": difference.max_abs_err,
@@ -287,7 +290,7 @@ def tests_for(case: Case) -> tuple[str, ...]:
 def _with_array(reason: str, variant: Variant, case: Case) -> str:
     """A reason that tells of memory by its bytes, with the array that is as large; where several are, as it is."""
     told = re.search(r"the (\d+) bytes$", reason)
-    sizes = {name: case.count(name) * itemsize(one.dtype) for name, one in case.arrays.items()}
+    sizes = {name: case.nbytes(name) for name in case.arrays}
     named = [name for name, size in sizes.items() if told and size == int(told[1])]
     return f"{reason} of {named[0]}" if len(named) == 1 and not variant.header.scratch else reason
 
@@ -306,6 +309,7 @@ def check_case(
     An unsupported case gives one row that says so; a failure ends its tests with the row that names it, and its cause
     where it is to `diagnose`. A test after which there is `enough` is the last.
     """
+    case = case.of(variant.problem)
     tests = tests or tests_for(case)
     place = {"case": case.name, "size": case.size}
 

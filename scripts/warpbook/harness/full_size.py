@@ -83,6 +83,7 @@ def check(variant: Variant, case: Case, sandboxed: bool, folder: Path, library: 
 
     What is not a fault of the kernel is `unsupported`, with the reason.
     """
+    case = case.of(variant.problem)
     place = {"case": case.name, "size": case.size, "test": TEST}
 
     def row(status: str, reason: str) -> Row:

@@ -37,7 +37,7 @@ from warpbook.harness.worker_protocol import Layout, layout
 from warpbook.kernels import occupancy, sources, variants
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.machine import cuda_devices
-from warpbook.problems.problem import Array, Case, compute, itemsize
+from warpbook.problems.problem import Array, Case, compute
 
 # Blocks and threads of the harness's own kernels, which stride over their data; `compare` holds 256 threads' results.
 _BLOCKS, _THREADS = 1056, 256
@@ -447,7 +447,7 @@ class GpuBench:
 
     def kinds(self, case: Case) -> list[tuple[str, str]]:
         cold, hot = [("cold", "gpu"), ("cold", "op"), ("cold", "layer")], [("hot", "gpu"), ("hot", "op")]
-        nbytes = sum(case.count(name) * itemsize(one.dtype) for name, one in case.arrays.items())
+        nbytes = sum(map(case.nbytes, case.arrays))
         return [*cold, *hot] if self._has_hot(nbytes) else cold
 
     def share(self, case: Case, count: int) -> "DeviceSets":

@@ -93,6 +93,7 @@ class Limits(BaseModel):
         equal = [name for name in self.equal if name in facts.extents]
         if len({case.extents[name] for name in equal}) > 1:
             least = min(value for name in equal if (value := case.extents[name]) > 1)
+            least = max([least, *(bounds[name].nearest(least) for name in equal if name in bounds)])
             extents |= {name: least for name in equal if name != facts.size}
             size = least if facts.size in equal else size
         try:

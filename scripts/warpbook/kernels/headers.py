@@ -67,8 +67,8 @@ class Header(BaseModel):
     peer: bool = Field(False, description="calls a library that users would otherwise pick")
     order: Literal["NCHW", "NHWC"] = Field("NCHW", description="a peer's layout of x, w and y; converted untimed")
     requires: str = Field("", description="package that it needs beyond the default install: its language, for one")
-    precision: Literal["fp32", "tf32", "fp16", "bf16"] = Field(
-        "fp32", description="precision of its result, which sets the tolerance"
+    precision: Literal["fp32", "tf32", "fp16", "bf16", "fp64", "int"] = Field(
+        "fp32", description="precision of its result, which sets the tolerance; fp64 and int by its arrays' type"
     )
     method: Literal["direct", "any"] = Field(
         "direct", description="direct: computes every multiply-add; any: may compute fewer. Sets the lower bound"
@@ -204,7 +204,7 @@ class Header(BaseModel):
         """The precision below FP32 that its direct method multiplies in, and how many such products make one; None
         where it multiplies in FP32, or its method may do fewer operations."""
         precision, products = (self.split.precision, self.split.products) if self.split else (self.precision, 1)
-        return (precision, products) if precision != "fp32" and self.method == "direct" else None
+        return (precision, products) if precision in ("tf32", "fp16", "bf16") and self.method == "direct" else None
 
     @property
     def sums_in_fp32(self) -> bool:

@@ -50,6 +50,8 @@ PRECISIONS = {
     "tf32": (2.0**-23, 2.0**-11),
     "fp16": (2.0**-23, 2.0**-11),
     "bf16": (2.0**-23, 2.0**-8),
+    "fp64": (2.0**-52, 0.0),  # of which half are the reference's own
+    "int": (0.0, 0.0),
 }
 
 Operation = Callable[..., Any]
@@ -402,7 +404,7 @@ def read(name: str, folder: Path | None = None) -> Variant:
         problem = headers.first_problem(error)
     in_full: dict[str, Any] = {"builds_on": full_name(of, header.builds_on)}
     in_full["claims"] = [claim.model_copy(update={"against": full_name(of, claim.against)}) for claim in header.claims]
-    return Variant(
+    variant = Variant(
         full_name(of, name),
         of,
         cuda,
@@ -418,6 +420,22 @@ def read(name: str, folder: Path | None = None) -> Variant:
         entry,
         (*inlined.files, *imported),
     )
+    return variant if variant.read_error or not cuda or python else _with_element_types(variant)
+
+
+def _with_element_types(variant: Variant) -> Variant:
+    """A variant on arrays of the types that its kernels take, whose precision is theirs where it names none."""
+    try:
+        types = declared_launch.element_types(variant.launched, variant.header, variant.code, variant.problem)
+        of = variant.problem.with_dtypes(
+            {name: types[name] for name in variant.problem.facts.array_names if name in types}
+        )
+    except ValueError as error:
+        return replace(variant, read_error=f"{variant.files[0].name}: {error}")
+    precision = of.precision if of.dtypes else variant.header.precision
+    if "precision" not in variant.header.model_fields_set and precision != variant.header.precision:
+        variant = replace(variant, header=variant.header.model_copy(update={"precision": precision}))
+    return replace(variant, problem=of)
 
 
 def _launch_problem(name: str, of: Problem, header: Header, code: str) -> str:

@@ -240,7 +240,7 @@ ATTACKS = {
     ),
     "writes only where it sees poison": Attack(
         "exceeds what fp32 allows", "exceeds what fp32 allows", STORE,
-        f"if (__float_as_int({STORE.partition(' = ')[0]}) == 0x7FC0DEAD) {STORE}",
+        f"if (__float_as_int({STORE.partition(' = ')[0]}) == 0x7FF8DEAD) {STORE}",
     ),
     "works only when its output is poisoned": Attack(
         "exceeds what fp32 allows", "exceeds what fp32 allows", launcher=launchers.FOR_POISON,

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from warpbook.common import expressions, units
-from warpbook.kernels import launches, sources
+from warpbook.kernels import launches
 from warpbook.kernels.launch_inference import cpp_expressions as cpp
 from warpbook.kernels.launch_inference import cuda_ast
 from warpbook.kernels.launch_inference.cpp_expressions import UnreadableExpression
@@ -21,8 +21,10 @@ from warpbook.kernels.launch_inference.launch_sites import (
     function_parameters,
     is_pointer,
     namespaces,
+    template_parameters,
+    without_alias,
 )
-from warpbook.problems.problem import C_TYPES
+from warpbook.problems.problem import C_TYPES, element_type
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -75,6 +77,7 @@ class LaunchInference:
             {"S", "P"} & {*taken.values(), *(self.names.find_extent(each, self._among) for each in self._among)}
         )
         self._scope = HostScope(outside, taken, strided, names, tensors)
+        self._scope.reader.type_of = self._element
         for name, declaration in self._host:
             self._scope.parameter(name, declaration, self._among)
         body = cuda_ast.field(launch.function, "body")
@@ -350,13 +353,24 @@ class LaunchInference:
                 made.append(self._extent(name, node))
         return made
 
-    def _without_alias(self, kind: str) -> str:
-        """What the file calls a type by another name."""
-        name = re.escape(kind)
-        text = sources.without_comments(cuda_ast.node_text(self._root))
-        aliases = rf"#\s*define\s+{name}\s+(\w+)\s*$|\btypedef\s+(\w+)\s+{name}\s*;|\busing\s+{name}\s*=\s*(\w+)\s*;"
-        found = re.search(aliases, text, re.MULTILINE)
-        return next(filter(None, found.groups())) if found else kind
+    def _element(self, kind: str) -> str:
+        """The type of values by its name in the file, which may be another's alias or a template's parameter; of the
+        latter that of the output."""
+        if kind in _SCALARS or kind in template_parameters(self._launch.function):
+            return C_TYPES[self.names.dtypes[self.names.output]][0]
+        return without_alias(kind, cuda_ast.node_text(self._root))
+
+    def _host_type(self, variable: str) -> str:
+        """The type of values that a pointer of the host's points to, by its declaration; empty without one."""
+        for around in (self._launch.function, self._root):
+            for node in cuda_ast.walk(around):
+                if node.type in ("declaration", "parameter_declaration") and any(
+                    declared_name(each) == variable for each in node.children_by_field_name("declarator")
+                ):
+                    written = cuda_ast.node_text(cuda_ast.field(node, "type"))
+                    held = re.search(r"vector<\s*([\w ]+?)\s*>", written)
+                    return self._element(held[1] if held else written)
+        return ""
 
     def _is_structure(self, kind: str) -> bool:
         """Whether the file defines a type of that name as a structure."""
@@ -433,10 +447,16 @@ class LaunchInference:
             return facts
         output = self.names.output
         step = {key: facts[key] for key in _KEYS if key in facts}
+        place = next(place for place, name in self._arrays_found.items() if name == output)
+        kind = self._host_type(self.pointers[place][0])
         step["arguments"] = [_PARTIAL if argument == output else argument for argument in facts["arguments"]]
         blocks = " * ".join(f"({extent})" for extent in facts["grid"])
         rest = {key: value for key, value in facts.items() if key not in (*_KEYS, "clear")}
-        return {"scratch": {_PARTIAL: f"4 * {blocks}"}, "steps": [step, {"sum": _PARTIAL}], **rest}
+        return {
+            "scratch": {_PARTIAL: f"{cpp.BYTES.get(kind, 4)} * {blocks}"},
+            "steps": [step, {"sum": _PARTIAL}],
+            **rest,
+        }
 
     def _host_adds_up(self, variable: str) -> bool:
         """Whether the host copies a device's array back and adds up what it copied."""
@@ -463,15 +483,11 @@ class LaunchInference:
     def check_type(self, place: int, array: str) -> bool:
         """Whether the kernel's pointer at a place may be that array by its type; complains where not."""
         name, declaration = self.parameters[place]
-        kinds = C_TYPES[self.names.dtypes.get(array, "float32")]
-        allowed = {*kinds, "void", *(f"{kinds[0]}{width}" for width in (2, 3, 4)), *self._type_names}
-        found = self._without_alias(cuda_ast.node_text(cuda_ast.field(declaration, "type")))
-        if found not in allowed:
-            self._fail(
-                f"`{name}` points to {found}, and {array or 'an array of the problem'} holds {kinds[0]}",
-                cuda_ast.line(declaration),
-            )
-        return found in allowed
+        written = cuda_ast.node_text(cuda_ast.field(declaration, "type"))
+        if written == "void" or written in template_parameters(self._kernel) or element_type(self._element(written)):
+            return True
+        self._fail(f"`{name}` points to {written}, and {array or 'an array'} holds numbers", cuda_ast.line(declaration))
+        return False
 
     @property
     def _library(self) -> str:
@@ -557,24 +573,22 @@ class LaunchInference:
             found |= words if name in found else set()
         return found
 
-    @cached_property
-    def _type_names(self) -> set[str]:
-        """Names of types that the kernel, a template, is given."""
-        around = self._kernel.parent
-        listed = cuda_ast.field(around, "parameters") if around and around.type == "template_declaration" else None
-        declared = listed.named_children if listed else []
-        return {cuda_ast.node_text(each).split()[-1] for each in declared if each.type == "type_parameter_declaration"}
-
     def _template_arguments(self, kernel: str) -> str:
-        """A kernel's name, what its template is given in numbers."""
-        name, opened, given = kernel.partition("<")
-        if not opened:
+        """A kernel's name, what its template is given in numbers; types that the compiler deduces are those of the
+        host's pointers."""
+        name, _, given = kernel.partition("<")
+        words = [word.strip() for word in given.removesuffix(">").split(",") if word.strip()]
+        for parameter in template_parameters(self._kernel)[len(words) :]:
+            kinds = [cuda_ast.node_text(cuda_ast.field(declaration, "type")) for _, declaration in self.parameters]
+            pointers = [self.pointers[place][0] for place in self.pointer_places if kinds[place] == parameter]
+            if parameter not in kinds:  # a default stands for it, and for those behind it
+                break
+            words.append(next(filter(None, map(self._host_type, pointers)), "float"))
+        if not words:
             return kernel
         made = []
-        for word in given.removesuffix(">").split(","):
-            text = word.strip()
-            if text in _SCALARS:  # a type that PyTorch chooses by the tensors
-                text = C_TYPES[self.names.dtypes[self.names.output]][0]
+        for word in words:
+            text = self._element(word)
             try:
                 node = cpp.parse_expression(text)
                 fixed = cpp.is_whole(text) or text in ("true", "false")
@@ -582,8 +596,8 @@ class LaunchInference:
             except UnreadableExpression:
                 value = text
             if not isinstance(value, int) and value != text:
-                words = f"the template's `{text}` is {value}, and a template is for one number: say it in `kernel`"
-                value = self._fail(words, self._launch.line)
+                asked = f"the template's `{text}` is {value}, and a template is for one number: say it in `kernel`"
+                value = self._fail(asked, self._launch.line)
             made.append(str(value))
         return f"{name}<{', '.join(made)}>"
 

@@ -181,7 +181,6 @@ extern Fiber fibers[MOST_THREADS];
 extern Fiber* current;
 extern unsigned threads;
 extern bool backwards;
-extern bool may_return_early;  // before a barrier that others wait at
 extern int launch_line;        // where the host launches; 0 where a driver does
 
 // Each round of a loop that may wait for another thread comes here, so that the other can run.

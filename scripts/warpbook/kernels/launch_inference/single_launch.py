@@ -617,7 +617,13 @@ class LaunchInference:
         """The header's limits: of this launch's `facts`, and those of all that compute the result `together`."""
         limits: dict[str, Any] = self._limits(facts) | self._copied.pop("limits", {})
         limits |= {"equal": self.names.base} if self.is_square else {}
-        return self._limits_unnamed({**together, **limits}) | limits
+        limits = self._limits_unnamed({**together, **limits}) | limits
+        # One number of the file's, and none that the kernel gets: it is for square matrices of that size.
+        numbers = any(not is_pointer(declaration) for _, declaration in self.parameters)
+        if self.names.has_matrices and len(limits) == 1 < len(self.names.base) and not numbers:
+            self.is_square = True
+            limits["equal"] = self.names.base
+        return limits
 
     def require_extents(self, facts: dict[str, Any]) -> None:
         """Raise UnreadableLaunch where an extent is nowhere: the kernel's number is another's then, whatever its name is.
@@ -636,7 +642,7 @@ class LaunchInference:
         bounds: dict[str, dict[str, int]] = {}
         for name in sorted(used & self._outside.known.keys()):
             extent = self.names.find_extent(name)
-            if extent not in ("C", "H", "W", "M", "K") or re.search(rf"\b{extent}\b", given):
+            if extent not in self.names.base or extent == self.names.batch or re.search(rf"\b{extent}\b", given):
                 continue
             try:
                 value = fact_value(self._scope.reader.whole(self._find_node(name)).text)
@@ -656,7 +662,7 @@ class LaunchInference:
         if self.is_square:
             return {}
         bounds: dict[str, Any] = {}
-        for name, known in self._scope.known.items():
+        for name, known in {**self._outside.known, **self._scope.known}.items():
             extent = self.names.find_extent(name)
             if extent in unnamed and isinstance(known, cpp.SymbolicValue) and isinstance(fact_value(known.text), int):
                 bounds[extent] = {"is": fact_value(known.text)}

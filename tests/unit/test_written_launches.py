@@ -1,5 +1,6 @@
 """Files that launch their own kernel go in as they are: the launch is read, shown, and never guessed."""
 
+import pickle
 import shutil
 
 import pytest
@@ -166,14 +167,57 @@ def test_what_cannot_be_read_is_said_with_its_line_and_what_to_write(tmp_path):
         assert instead.startswith("kernel: conv_forward_kernel\narguments: ")
 
 
-def test_no_yaml_is_offered_for_arrays_of_other_types(tmp_path):
-    half = changed(("const float *mask", "const __half *mask"))
-    (tmp_path / "half.cu").write_text(half)
-    words = variants.read("half", tmp_path).read_error
-    assert words == "half.cu: `mask` points to __half, and w holds float, line 6 (launch in line 32)"
+def test_arrays_are_of_the_types_that_kernels_take(tmp_path):
+    (tmp_path / "half.cu").write_text(changed(("const float *mask", "const __half *mask")))
+    half = variants.read("half", tmp_path)
+    assert [one.dtype for one in half.problem.inputs.values()] == ["float32", "float16", "float32"]
+    assert half.header.precision == "fp16"
     steps = changed(("unroll(const float* x", "unroll(const int* x"), text=(FILES / "two_kernels.cu").read_text())
     (tmp_path / "steps.cu").write_text(steps)
-    assert "`x` points to int, and x holds float, line " in variants.read("steps", tmp_path).read_error
+    assert variants.read("steps", tmp_path).problem.inputs["x"].dtype == "int32"
+
+
+SUMS = """\
+typedef unsigned int uint_type;
+template <typename T> __global__ void sum(const T *x, T *y, int n) { y[blockIdx.x] = x[threadIdx.x]; }
+int main() {
+    int n = 1000;
+    TYPE *d_x, *d_y, h_y[4];
+    sum<<<4, 256>>>(d_x, d_y, n);
+    cudaMemcpy(h_y, d_y, 4 * sizeof(TYPE), cudaMemcpyDeviceToHost);
+    for (int i = 0; i < 4; ++i) h_y[0] += h_y[i];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("type_name", "dtype", "precision"),
+    [
+        ("double", "float64", "fp64"),
+        ("int", "int32", "int"),
+        ("uint_type", "uint32", "int"),
+        ("float", "float32", "fp32"),
+    ],
+)
+def test_a_template_is_of_the_type_of_the_host_s_pointers(type_name, dtype, precision, tmp_path):
+    shutil.copy(problems.FOLDER / "reduce" / "problem.py", tmp_path)
+    (tmp_path / "mine.cu").write_text(SUMS.replace("TYPE", type_name))
+    read = variants.read("mine", tmp_path)
+    assert not read.read_error
+    assert {one.dtype for one in (*read.problem.inputs.values(), *read.problem.outputs.values())} == {dtype}
+    assert read.header.precision == precision
+    case = read.problem.case("", {"n": 1000}).of(pickle.loads(pickle.dumps(read.problem)))
+    assert case.bytes == 1001 * problems.itemsize(dtype)
+
+
+def test_whole_numbers_for_fractions_are_refused(tmp_path):
+    shutil.copy(problems.FOLDER / "softmax" / "problem.py", tmp_path)
+    (tmp_path / "mine.cu").write_text("""\
+__global__ void softmax(const float *x, int *y, int rows, int columns) {}
+void run(const float *x, int *y, int rows, int columns) { softmax<<<rows, 32>>>(x, y, rows, columns); }
+""")
+    words = "mine.cu: y would be whole numbers (int32), and results are fractions"
+    assert variants.read("mine", tmp_path).read_error == words
 
 
 def test_launches_of_a_fixed_number_are_for_that_number_alone(tmp_path):
@@ -249,14 +293,27 @@ def test_a_sum_that_cannot_be_is_told(problem, step, words, tmp_path):
     assert words in variants.read("mine", tmp_path).read_error
 
 
-def test_a_kernel_that_one_of_two_extents_is_told_is_not_taken_for_the_problem_s(tmp_path):
+def test_a_kernel_that_is_told_one_length_is_for_one_row(tmp_path):
     shutil.copy(problems.FOLDER / "softmax" / "problem.py", tmp_path)
     (tmp_path / "mine.cu").write_text("""\
 __global__ void softmax(const float *x, float *y, int N) {}
 void run(const float *x, float *y, int N) { softmax<<<(N + 255) / 256, 256>>>(x, y, N); }
 """)
-    words = "mine.cu: nothing tells the kernel columns (launch in line 2)"
-    assert variants.read("mine", tmp_path).read_error == words
+    read = variants.read("mine", tmp_path)
+    assert read.header.arguments == ["x", "y", "columns"] and read.header.limits.rows.exactly == 1
+
+
+@pytest.mark.parametrize(("rows", "columns"), [("N", "M"), ("M", "N"), ("height", "n")])
+def test_columns_are_what_a_row_s_number_is_multiplied_with(rows, columns, tmp_path):
+    shutil.copy(problems.FOLDER / "softmax" / "problem.py", tmp_path)
+    (tmp_path / "mine.cu").write_text(f"""\
+__global__ void softmax(const float *x, float *y, int {rows}, int {columns}) {{
+    for (int i = threadIdx.x; i < {columns}; i += 32) y[blockIdx.x * {columns} + i] = x[blockIdx.x * {columns} + i];
+}}
+void run(const float *x, float *y, int {rows}, int {columns}) {{ softmax<<<{rows}, 32>>>(x, y, {rows}, {columns}); }}
+""")
+    header = variants.read("mine", tmp_path).header
+    assert header.arguments == ["x", "y", "rows", "columns"] and header.grid == ["rows"]
 
 
 def test_a_tensor_of_another_shape_is_not_taken_for_the_problem_s(tmp_path):

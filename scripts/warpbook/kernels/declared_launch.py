@@ -48,6 +48,8 @@ def element_types(
             dtype = element_type(parameter.kind) if name and parameter.pointer else None
             if dtype and found.setdefault(name, dtype) != dtype and name not in header.scratch:
                 raise ValueError(f"{kernel} takes {name} as {dtype}, and a launch before it as {found[name]}")
+    sums = [step.sum for step in header.steps if step.sum in found]
+    found |= {name: found[sums[-1]] for name in problem.outputs if sums}
     if header.constant_memory and (dtype := launch_sites.constant_type(code, header.constant_memory)):
         found[problem.arrays[1]] = dtype
     return found

@@ -57,10 +57,12 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
     groups: dict[int, list[LaunchInference]] = {}
     for launch in chosen:
         made = LaunchInference(launch, kernels[launch.plain], outside, root, names)
+        made.is_asked_for = bool(several)
         groups.setdefault(launch.function.start_byte, []).append(made)
     for group in groups.values():
         beside = {name: extent for one in group for name, extent in one.own_extents.items()}
-        group[:] = [one.with_sibling_extents(beside) for one in group] if len(group) > 1 else group
+        if len(group) > 1:
+            group[:] = [one.with_sibling_extents(beside) for one in group]
     if len(several) > 1:
         together = [
             group for group in groups.values() if {one.plain for one in group} >= {_plain(one) for one in several}
@@ -69,7 +71,7 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
             raise UnreadableLaunch(f"no function launches {' and '.join(several)}")
         return LaunchSequence(together[0]).infer()
     sequences = [group for group in groups.values() if len(group) > 1 and not all(one.is_complete for one in group)]
-    if sequences and len(groups) == 1:
+    if sequences and len(groups) == 1 and LaunchSequence(sequences[0]).hands_on():
         return LaunchSequence(sequences[0]).infer()
     if len({launch.kernel for launch in chosen}) > 1:
         raise UnreadableLaunch(_which(list(groups.values())))

@@ -34,6 +34,9 @@ class LaunchSequence:
                 held = before if before and arrays.get(name) == self._names.output else arrays.get(name, "")
                 if held and held not in self._known and held not in scratch:
                     scratch[held] = part.allocated_bytes(name)
+                    if held == before and not scratch[held]:  # a sum of each block
+                        grid = part.facts(dict.fromkeys(part.pointer_places, UNKNOWN))["grid"]
+                        scratch[held] = " * ".join(["8", *(f"({extent})" for extent in grid)])
         lines = ", ".join(f"{part.kernel} in line {part.line}" for part in self._parts)
         for name, size in scratch.items():
             if not size:
@@ -79,6 +82,22 @@ class LaunchSequence:
         places = [place for place in last.pointer_places if arrays.get(last.pointers[place][0]) == output]
         both = {last.only_reads(place) for place in places} == {True, False}
         return f"{output}_memory" if both and self._names.count_of_array(output) == "1" else ""
+
+    def hands_on(self) -> bool:
+        """Whether they compute a result together; else each is another way to compute it. They do where each but the last
+        writes what one behind it gets."""
+        gets = [
+            {part.pointers[place][0] for place in part.pointer_places if place < len(part.pointers)}
+            for part in self._parts
+        ]
+        writes = [
+            {part.pointers[p][0] for p in part.pointer_places if p < len(part.pointers) and not part.only_reads(p)}
+            for part in self._parts
+        ]
+        complete = sum(part.is_complete for part in self._parts)
+        return complete < 2 and all(
+            written & set().union(*gets[number + 1 :]) for number, written in enumerate(writes[:-1])
+        )
 
     def _variables(self) -> "dict[str, list[tuple[int, bool]]]":
         """The host's pointers in their order: the launches that get each, and whether that only reads it."""

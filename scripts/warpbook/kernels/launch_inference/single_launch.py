@@ -63,6 +63,10 @@ class LaunchInference:
         self._by_place: dict[int, str] = {}
         self._beside = beside
         self.is_square = False
+        self.is_asked_for = False
+        """Whether somebody named the kernel: a choice that the host makes, not by an extent, is made."""
+        self.fixed: dict[str, dict[str, int]] = {}
+        """Extents that nothing tells the kernel, and that are the same in every case of it."""
         self.pointers = [self._pointer(node) for node in launch.arguments]
         """(variable, what is added to it) of each argument that may be one."""
         known = {place: name for place, name in self._roles().items() if name}
@@ -92,7 +96,9 @@ class LaunchInference:
 
     def with_sibling_extents(self, extents: Mapping[str, str]) -> "LaunchInference":
         """It, among launches that get extents by these names of the host's."""
-        return LaunchInference(self._launch, self._kernel, self._outside, self._root, self.names, extents)
+        made = LaunchInference(self._launch, self._kernel, self._outside, self._root, self.names, extents)
+        made.is_asked_for = self.is_asked_for
+        return made
 
     @property
     def is_complete(self) -> bool:
@@ -112,9 +118,26 @@ class LaunchInference:
         if self._reasons:
             known = {} if self._beyond_yaml else self._with_sum(said)
             raise UnreadableLaunch(f"{'; '.join(self._reasons)} (launch in line {launch.line})", known)
-        self.require_extents({**facts, **limits})
+        try:
+            self.require_extents({**facts, **limits})
+        except UnreadableLaunch:
+            if (flat := self._flat()) is None:
+                raise
+            return flat
         facts = self._with_sum(said | ({"clear": cleared} if cleared else {}))
         return InferredLaunch(facts, launch.line, tuple(self._scope.notes.values()))
+
+    def _flat(self) -> InferredLaunch | None:
+        """The facts where the one number that a kernel gets is the length of a row, and there is one row; None where it
+        gets others, or its launch is of several rows."""
+        first, *others = self.names.base
+        taken = {name for name, extent in self.own_extents.items() if extent == first}
+        if len(others) != 1 or len(taken) != 1 or first in self._beside.values():
+            return None
+        (name,) = taken
+        one = self.with_sibling_extents({name: others[0]})
+        one.fixed = {first: {"is": 1}}
+        return one.infer()
 
     def facts(self, arrays: dict[int, str]) -> dict[str, Any]:
         """Kernel, arguments, threads, grid, shared memory and loop, the arrays as they are given by their places."""
@@ -283,22 +306,30 @@ class LaunchInference:
 
     @cached_property
     def _by_index(self) -> dict[str, str]:
-        """The kernel's extents of a product of matrices by how it indexes them: what rows of `a` are as long as is k, those
-        of `b` and `c` n, whatever they are called. Empty where that is not told."""
-        if not self.names.has_matrices or len(self.names.base) != 3 or len(self.names.arrays) != 3:
+        """The kernel's extents of matrices by how it indexes them, whatever they are called: what rows of `a` are as long
+        as is k, those of `b` and `c` n; in a problem of rows, of one matrix, columns. Empty where that is not told."""
+        if not self.names.has_matrices or len(self.names.base) != len(self.names.arrays):
             return {}
         numbers = [name for name, declaration in self.parameters if not is_pointer(declaration)]
         pointers = {array: self.parameters[place][0] for place, array in self._roles().items() if array}
         body = cuda_ast.node_text(cuda_ast.field(self._kernel, "body"))
-        pitches = []
+        pitches: list[set[str]] = []
         for array in self.names.arrays:
-            indices = (
-                re.findall(rf"\b{re.escape(pointers.get(array, ''))}\s*\[([^\]]*)\]", body) if array in pointers else []
+            name = re.escape(pointers.get(array, ""))
+            indices = re.findall(rf"\b{name}\s*(?:\[([^\]]*)\]|\+([^;,\[]*))", body) if name else []
+            pitches.append(
+                {word for index in indices for word in re.findall(r"\*\s*(\w+)", " ".join(index)) if word in numbers}
             )
-            found = {word for index in indices for word in re.findall(r"\*\s*(\w+)", index) if word in numbers}
-            pitches.append(found.pop() if len(found) == 1 else "")
-        inner, *columns = pitches
-        outer = set(columns) - {""}
+        if len(self.names.base) == 2:
+            columns = set().union(*pitches)
+            rest = [name for name in numbers if name not in columns]
+            return (
+                dict(zip((rest[0], columns.pop()), self.names.base, strict=True))
+                if len(columns) == len(rest) == 1
+                else {}
+            )
+        inner, *outers = (found.copy().pop() if len(found) == 1 else "" for found in pitches)
+        outer = set(outers) - {""}
         if not inner or len(outer) != 1 or inner in outer or len(numbers) != 3:
             return {}
         rows = next(name for name in numbers if name not in {inner, *outer})
@@ -609,14 +640,16 @@ class LaunchInference:
             condition = cuda_ast.field(parent, "condition")
             if parent.type in _CONDITIONS and parent.type not in LOOPS and node != condition:
                 words = " ".join(cuda_ast.node_text(condition).split()) if condition else "else"
-                self._fail(f"the launch stands under a condition, {words}", cuda_ast.line(parent))
+                named = re.findall(r"\w+", cuda_ast.node_text(condition))
+                if not self.is_asked_for or any(map(self.names.find_extent, named)):
+                    self._fail(f"the launch stands under a condition, {words}", cuda_ast.line(parent))
                 return
             node = parent
 
     def limits(self, facts: dict[str, Any], together: dict[str, Any]) -> dict[str, Any]:
         """The header's limits: of this launch's `facts`, and those of all that compute the result `together`."""
         limits: dict[str, Any] = self._limits(facts) | self._copied.pop("limits", {})
-        limits |= {"equal": self.names.base} if self.is_square else {}
+        limits |= ({"equal": self.names.base} if self.is_square else {}) | self.fixed
         limits = self._limits_unnamed({**together, **limits}) | limits
         # One number of the file's, and none that the kernel gets: it is for square matrices of that size.
         numbers = any(not is_pointer(declaration) for _, declaration in self.parameters)

@@ -76,6 +76,11 @@ class Limits(BaseModel):
         """The bounds that it sets, by the extent's name."""
         return dict(self.__pydantic_extra__ or {})
 
+    def narrowed(self, bounds: dict[str, Any]) -> "Limits":
+        """These limits, and bounds of other extents."""
+        kept = self.model_dump(by_alias=True, exclude_defaults=True)
+        return Limits.model_validate(bounds | kept)
+
     def check(self, problem: Problem) -> None:
         """Raises ValueError for a name that is none of the problem's."""
         known = [*problem.names, "layers", "equal"]

@@ -371,7 +371,9 @@ def read(name: str, folder: Path | None = None) -> Variant:
             if isinstance(asked, list):  # several, in a row
                 asked = list(map(str, content.pop("kernel")))
             written = launch_reader.read_file(cuda, described.code, asked, of, inlined.files)
-            content = {**(written.facts if written else {}), **content}  # of limits, what is said holds
+            read_facts = written.facts if written else {}
+            limits = read_facts.get("limits", {}) | (content.get("limits") or {})
+            content = {**read_facts, **content, **({"limits": limits} if limits else {})}
             said_by = kept
         header, problem = Header.model_validate(usual | content, context=context), ""
         baseline, endings = (of.facts.baseline, (".cu",)) if cuda else (of.facts.cpu_baseline, (".py", ".cpp"))

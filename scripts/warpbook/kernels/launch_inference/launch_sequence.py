@@ -86,18 +86,15 @@ class LaunchSequence:
     def hands_on(self) -> bool:
         """Whether they compute a result together; else each is another way to compute it. They do where each but the last
         writes what one behind it gets."""
-        gets = [
-            {part.pointers[place][0] for place in part.pointer_places if place < len(part.pointers)}
-            for part in self._parts
-        ]
-        writes = [
-            {part.pointers[p][0] for p in part.pointer_places if p < len(part.pointers) and not part.only_reads(p)}
-            for part in self._parts
-        ]
-        complete = sum(part.is_complete for part in self._parts)
-        return complete < 2 and all(
-            written & set().union(*gets[number + 1 :]) for number, written in enumerate(writes[:-1])
-        )
+        if sum(part.is_complete for part in self._parts) > 1 or all(part.is_complete for part in self._parts):
+            return False
+        behind: set[str] = set()
+        for number, part in enumerate(reversed(self._parts)):
+            places = [place for place in part.pointer_places if place < len(part.pointers)]
+            if number and not behind & {part.pointers[place][0] for place in places if not part.only_reads(place)}:
+                return False
+            behind |= {part.pointers[place][0] for place in places}
+        return True
 
     def _variables(self) -> "dict[str, list[tuple[int, bool]]]":
         """The host's pointers in their order: the launches that get each, and whether that only reads it."""

@@ -1,5 +1,6 @@
 """One launch of a file as the facts of a header: its kernel, arguments, threads, grid and shared memory."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -307,10 +308,12 @@ class LaunchInference:
     @cached_property
     def _by_index(self) -> dict[str, str]:
         """The kernel's extents of matrices by how it indexes them, whatever they are called: what rows of `a` are as long
-        as is k, those of `b` and `c` n; in a problem of rows, of one matrix, columns. Empty where that is not told."""
-        if not self.names.has_matrices or len(self.names.base) != len(self.names.arrays):
-            return {}
+        as is k, those of `b` and `c` n; in a problem of rows, of one matrix, columns; W of the one image that a kernel with
+        two numbers gets. Empty where that is not told."""
         numbers = [name for name, declaration in self.parameters if not is_pointer(declaration)]
+        image = {"H", "W"} <= set(self.names.base) and len(numbers) == 2
+        if not image and (not self.names.has_matrices or len(self.names.base) != len(self.names.arrays)):
+            return {}
         pointers = {array: self.parameters[place][0] for place, array in self._roles().items() if array}
         body = cuda_ast.node_text(cuda_ast.field(self._kernel, "body"))
         pitches: list[set[str]] = []
@@ -320,14 +323,11 @@ class LaunchInference:
             pitches.append(
                 {word for index in indices for word in re.findall(r"\*\s*(\w+)", " ".join(index)) if word in numbers}
             )
-        if len(self.names.base) == 2:
+        if len(self.names.base) == 2 or image:
+            order = ["H", "W"] if image else self.names.base
             columns = set().union(*pitches)
             rest = [name for name in numbers if name not in columns]
-            return (
-                dict(zip((rest[0], columns.pop()), self.names.base, strict=True))
-                if len(columns) == len(rest) == 1
-                else {}
-            )
+            return dict(zip((rest[0], columns.pop()), order, strict=True)) if len(columns) == len(rest) == 1 else {}
         inner, *outers = (found.copy().pop() if len(found) == 1 else "" for found in pitches)
         outer = set(outers) - {""}
         if not inner or len(outer) != 1 or inner in outer or len(numbers) != 3:
@@ -649,6 +649,9 @@ class LaunchInference:
     def limits(self, facts: dict[str, Any], together: dict[str, Any]) -> dict[str, Any]:
         """The header's limits: of this launch's `facts`, and those of all that compute the result `together`."""
         limits: dict[str, Any] = self._limits(facts) | self._copied.pop("limits", {})
+        weights, words = limits.get("weights", 0), set(re.findall(r"\w+", f"{facts} {limits}"))
+        if weights and not {"K", "C", "M"} & words and math.isqrt(weights) ** 2 == weights:
+            limits["K"] = {"is": math.isqrt(weights)}  # one kernel, of which nothing tells how large it is
         limits |= ({"equal": self.names.base} if self.is_square else {}) | self.fixed
         limits = self._limits_unnamed({**together, **limits}) | limits
         # One number of the file's, and none that the kernel gets: it is for square matrices of that size.
@@ -671,7 +674,9 @@ class LaunchInference:
     def _limits(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Extents that the kernel has as a number of the file's, and is not told."""
         given = " ".join(map(str, facts["arguments"]))
-        used = set(re.findall(r"\w+", cuda_ast.node_text(cuda_ast.field(self._kernel, "body"))))
+        body = cuda_ast.node_text(cuda_ast.field(self._kernel, "body"))
+        # Of other problems, what it counts to or multiplies with: a tile in shared memory may be called SIZE.
+        used = set(re.findall(r"\w+" if self.names.batch else r"\w+(?=\s*\*)|(?<=[*<=])\w+|(?<=[*<=] )\w+", body))
         bounds: dict[str, dict[str, int]] = {}
         for name in sorted(used & self._outside.known.keys()):
             extent = self.names.find_extent(name)

@@ -175,7 +175,7 @@ def limit_remedy(variant: Variant, ragged: list[Case], sandboxed: bool, folder: 
         limits = variant.header.limits.narrowed(bounds)
         limited = replace(variant, header=variant.header.model_copy(update={"limits": limits}))
         cases = dict.fromkeys(limits.nearest(case) for case in ragged if not limited.missing_arguments(case))
-        small = sorted((case for case in cases if not limited.unsupported(case)), key=lambda case: case.flops)[:3]
+        small = [case for case in cases if case.flops <= data_races.FLOPS and not limited.unsupported(case)]
         with IsolatedBench(limited, sandboxed, folder, library) as bench:
             rows = [checking.check_case(bench, limited, case, diagnose=False)[-1] for case in small]
         if rows and all(row["ok"] for row in rows):
@@ -201,6 +201,9 @@ def emulate_cases(
             yield rows
         bench.reversed_order = True
         if not network.problem.facts.size:  # nobody says how small its cases may be
+            for case in network.cases:
+                if reason := variant.unsupported(case.at(size)):
+                    yield [correctness_row(case.name, size, "integers", ok=False, status="unsupported", reason=reason)]
             return
         # Ragged shapes come in several images. Without them a layer gets so many that a block takes several.
         sound = True

@@ -21,7 +21,7 @@ from warpbook.problems.problem import Array, Case, itemsize, numpy_type
 if TYPE_CHECKING:
     from warpbook.harness.shared_memory import HostSets
 
-FLOATS = Array(shape=(), least=-4, most=4)
+FLOATS = Array(shape=(), least=-4, most=4, shift=0)
 """What is drawn for an array that no problem describes."""
 
 # What an array holds that nobody wrote, and the margins around it, by bytes of a unit of memory: quiet NaNs with

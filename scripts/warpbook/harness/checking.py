@@ -146,10 +146,18 @@ def reject_other_shapes(variant: NamedSubject, case: Case, shapes: Any) -> None:
         raise VariantFailure("wrong_result", f"{variant.name} returns shape {said}, expected {due}")
 
 
-def draw_fresh(bench: Bench, case: Case | None, inputs: Mapping[str, Any], integers: bool = False) -> None:
-    """Fill inputs with values that nobody has seen before, of the ranges that the problem says."""
+def draw_fresh(
+    bench: Bench, case: Case | None, inputs: Mapping[str, Any], integers: bool = False, shifted: bool = False
+) -> None:
+    """Fill inputs with values that nobody has seen before, of the ranges that the problem says; `shifted` where it says
+    that, up or down by chance, and the neighbouring rows the other way."""
     for name, values in inputs.items():
-        bench.draw(values, secrets.randbits(63), integers, case.arrays[name] if case else FLOATS)
+        array = case.arrays[name] if case else FLOATS
+        bench.draw(values, secrets.randbits(63), integers, array)
+        if shifted and array.shift and array.is_real:
+            first = secrets.randbelow(2)
+            values[first::2] += array.shift
+            values[1 - first :: 2] -= array.shift
 
 
 def random_word(unit: int = 4) -> int:
@@ -333,7 +341,8 @@ def check_case(
             margins = None
             for number, test in enumerate(tests):
                 integers = test == "integers"
-                draw_fresh(bench, case, buffers.input_values, integers)
+                last = number == len(tests) - 1
+                draw_fresh(bench, case, buffers.input_values, integers, shifted=last and not integers)
                 if number:
                     margins = fill_margins(bench, buffers)
                 results = guarded_call(bench, variant, operation, buffers, not number, margins)
@@ -342,6 +351,10 @@ def check_case(
                 if not columns["ok"] and isinstance(bench, benches.CpuBench):
                     where = reference.describe_mismatch(case, buffers.input_values, results, columns["tolerance"])
                     columns["reason"] += f"; {where}" if where else ""
+                if not columns["ok"] and last and (moved := max(one.shift for one in case.inputs.values())):
+                    columns["reason"] += (
+                        f"; its rows are moved by {moved} up or down: does an intermediate value overflow?"
+                    )
                 rows = [one for one in rows if one["test"] != test]
                 rows.append(row(test, **columns, reference=bench.reference_name))
                 if not rows[-1]["ok"] or enough():

@@ -190,6 +190,9 @@ class LaunchedKernels(EmulatedLibrary):
             kind = _ADDED[dtype]
             added = sum((kind * (size // ctypes.sizeof(kind))).from_address(begin))
             _ADDED[output_dtype].from_address(self._known[output][0]).value = added
+        elif what == "move":
+            (begin, size), (target, room) = (self._known[number] for number in given)
+            ctypes.memmove(target, begin, min(size, room))
         elif what == "copy":
             name, number = given
             target = ctypes.addressof(ctypes.c_char.in_dll(self._library, name))

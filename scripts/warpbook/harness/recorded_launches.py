@@ -49,14 +49,25 @@ class _Place:
     def __getitem__(self, values: slice) -> "_Place":
         return replace(self, offset=self.offset + values.start)
 
-    def __setitem__(self, _: Any, added_up: "_Place") -> None:
-        self.recorder.steps.append(["sum", added_up.number, added_up.dtype, self.number, self.dtype])
+    def __setitem__(self, _: Any, values: "_Place | _Sum") -> None:
+        if isinstance(values, _Sum):
+            of = values.of
+            self.recorder.steps.append(["sum", of.number, of.dtype, self.number, self.dtype])
+        else:
+            self.recorder.steps.append(["move", values.number, self.number])
 
-    def sum(self) -> "_Place":
-        return self
+    def sum(self) -> "_Sum":
+        return _Sum(self)
 
     def fill(self, value: float) -> None:
         self.recorder.fill(self.number, value)
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """The sum of an array."""
+
+    of: _Place
 
 
 class _Recorder:

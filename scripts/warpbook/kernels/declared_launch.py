@@ -110,14 +110,18 @@ class _Binding:
 
     def call(self, call: Call) -> _Launch:
         if not call.kernel:
-            name, *sums = map(str, call.arguments)
-            if sums:
-                (output,) = map(self._names.index, sums)
+            name, *others = map(str, call.arguments)
+            if others:
+                (other,) = map(self._names.index, others)
+                count = self._case.count(others[0])
 
                 def add_up(arrays: tuple[Any, ...]) -> None:
-                    arrays[output][...] = self._scratch[name].sum()
+                    arrays[other][...] = self._scratch[name].sum()
 
-                return add_up
+                def copy(arrays: tuple[Any, ...]) -> None:
+                    self._scratch[name][:count] = arrays[other].reshape(-1)
+
+                return add_up if others[0] in self._case.problem.outputs else copy
             if name in self._scratch:
                 return lambda arrays: self._scratch[name].fill(0)
             place = self._names.index(name)

@@ -161,6 +161,9 @@ class Header(BaseModel):
                 raise ValueError(f"clear: {step.clear!r} is neither an output nor of `scratch`")
             if step.sum and step.sum not in self.scratch:
                 raise ValueError(f"sum: {step.sum!r} is not of `scratch`")
+            for held, array in step.fill.items():
+                if held not in self.scratch or array not in problem.inputs:
+                    raise ValueError(f"fill: {held!r} is not of `scratch`, or {array!r} is no input")
             if step.sum and [one.shape for one in problem.outputs.values()] != [(1,)]:
                 raise ValueError(f"sum: {problem.name} has more outputs than one value")
         if self.general:
@@ -176,6 +179,7 @@ class Header(BaseModel):
         constant = problem.arrays[1] if self.constant_memory else ""
         said = [launches.find_array(text, arrays) for step in self._steps for text in step.arguments]
         said += [name for step in self._steps if step.sum for name in problem.outputs]
+        said += [name for step in self._steps for name in step.fill.values()]
         for array in problem.arrays:
             there, times = said.count(array), 0 if array == constant else 1
             if said and (there < times if self.steps else there != times):
@@ -298,7 +302,9 @@ class Header(BaseModel):
         cleared = [Call("", (name,), launches.Shape((), (), 0)) for name in self.clear]
         if self.steps or self.loop:
             named = (
-                step if step.clear or step.sum or step.kernel else step.model_copy(update={"kernel": kernel})
+                step
+                if step.clear or step.sum or step.fill or step.kernel
+                else step.model_copy(update={"kernel": kernel})
                 for step in self._steps
             )
             steps = list(named)

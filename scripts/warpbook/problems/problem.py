@@ -79,6 +79,7 @@ class Array(_ProblemModel):
     dtype: Dtype = "float32"
     least: int = Field(-4, description="least of the whole numbers that are drawn for it")
     most: int = Field(4, description="largest of them")
+    shift: int = Field(0, description="added to, or taken from, the reals of neighbouring rows in the last test")
 
     @model_validator(mode="before")
     @classmethod
@@ -102,7 +103,7 @@ class Array(_ProblemModel):
     def with_dtype(self, dtype: Dtype) -> "Array":
         """It of another type."""
         least = max(self.least, 0) if dtype.startswith("uint") else self.least
-        return Array(shape=self.shape, dtype=dtype, least=least, most=self.most)
+        return Array(shape=self.shape, dtype=dtype, least=least, most=self.most, shift=self.shift)
 
 
 def _extents(content: Any) -> Any:

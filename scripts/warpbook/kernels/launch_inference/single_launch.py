@@ -125,7 +125,7 @@ class LaunchInference:
             if (flat := self._flat()) is None:
                 raise
             return flat
-        facts = self._with_sum(said | ({"clear": cleared} if cleared else {}))
+        facts = self._with_copies(self._with_sum(said | ({"clear": cleared} if cleared else {})))
         return InferredLaunch(facts, launch.line, tuple(self._scope.notes.values()))
 
     def _flat(self) -> InferredLaunch | None:
@@ -488,6 +488,31 @@ class LaunchInference:
             "steps": [step, {"sum": _PARTIAL}],
             **rest,
         }
+
+    def _with_copies(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """The facts, inputs that the kernel writes copied to memory of its own before each launch."""
+        places = [place for place, name in self._arrays_found.items() if name in self.names.arrays]
+        written = {self._arrays_found[place]: place for place in places if self.parameters[place][0] in self._written}
+        overwritten = {name: place for name, place in written.items() if name != self.names.output}
+        if not overwritten:
+            return facts
+        step = {key: facts[key] for key in (*_KEYS, "loop") if key in facts}
+        steps, fills = [dict(each) for each in facts.get("steps") or [step]], []
+        scratch = dict(facts.get("scratch", {}))
+        for name, place in overwritten.items():
+            held, variable = f"{name}_memory", self.pointers[place][0]
+            scratch[held] = f"{cpp.BYTES.get(self._host_type(variable), 4)} * {self.names.count_of_array(name)}"
+            fills.append({"fill": {held: name}})
+            for each in steps:
+                if "arguments" in each:
+                    each["arguments"] = [
+                        re.sub(rf"^{name}\b", held, str(a)) if isinstance(a, str) else a for a in each["arguments"]
+                    ]
+            self._scope.notes[f"copy of {name}"] = (
+                f"a copy made before each launch for {name}, which the kernel overwrites"
+            )
+        rest = {key: value for key, value in facts.items() if key not in (*_KEYS, "loop", "steps", "scratch")}
+        return {"scratch": scratch, "steps": [*fills, *steps], **rest}
 
     def _host_adds_up(self, variable: str) -> bool:
         """Whether the host copies a device's array back and adds up what it copied."""

@@ -306,6 +306,8 @@ def main(words: Sequence[str] | None = None) -> None:
     tables.CORRECTNESS.write((to_correctness_row(row, network, shared) for row in rows), arguments.out)
     if variant.inferred_launch:
         print(f"{variant.name}: {variant.inferred_launch.sentence}")
+    if types := variant.element_types:
+        print(f"{variant.name}: its arrays are of {types}, as its kernels take them")
     if remark := variant.shared_memory_remark(network.cases):
         print(remark)
     said: dict[str, list[Row]] = {}

@@ -102,7 +102,7 @@ def _measure(
         try:
             with checking.device_fault_context(variant):
                 rows = timing.measure_case(bench, [timed[0], *paired], case, series, measuring)
-            if bench.on_device and (reason := bound_violation(rows, variant, case, machine)):
+            if bench.on_device and (reason := bound_violation(rows, variant, case.of(variant.problem), machine)):
                 raise VariantFailure("refused", reason)
         except VariantFailure as failure:
             rows = [failed_row(variant, case, failure)]

@@ -11,7 +11,7 @@ import json
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -166,8 +166,14 @@ class Variant:
 
     @property
     def title(self) -> str:
-        """Its title, or its name where it says none."""
-        return self.header.title.strip() or self.stem
+        """Its title, or its name where it says none; and the types of its arrays, where they are not the problem's."""
+        types = self.element_types
+        return (self.header.title.strip() or self.stem) + (f" (in {types})" if types else "")
+
+    @property
+    def element_types(self) -> str:
+        """The types of its arrays, in words, where they are not the problem's; empty where they are."""
+        return " and ".join(dict.fromkeys(dtype for _, dtype in self.problem.dtypes))
 
     def notes(self, cases: Iterable[Case]) -> str:
         """Sentences on how it is called, where that was read, and on what its files do not say; empty where neither."""
@@ -422,11 +428,12 @@ def read(name: str, folder: Path | None = None) -> Variant:
         entry,
         (*inlined.files, *imported),
     )
-    return variant if variant.read_error or not cuda or python else _with_element_types(variant)
+    return variant if variant.read_error or not cuda or python else _with_element_types(variant, content)
 
 
-def _with_element_types(variant: Variant) -> Variant:
-    """A variant on arrays of the types that its kernels take, whose precision is theirs where it names none."""
+def _with_element_types(variant: Variant, content: Mapping[str, Any]) -> Variant:
+    """A variant on arrays of the types that its kernels take. It has their precision, and no baseline of another type,
+    where its facts, `content`, name none."""
     try:
         types = declared_launch.element_types(variant.launched, variant.header, variant.code, variant.problem)
         of = variant.problem.with_dtypes(
@@ -434,10 +441,9 @@ def _with_element_types(variant: Variant) -> Variant:
         )
     except ValueError as error:
         return replace(variant, read_error=f"{variant.files[0].name}: {error}")
-    precision = of.precision if of.dtypes else variant.header.precision
-    if "precision" not in variant.header.model_fields_set and precision != variant.header.precision:
-        variant = replace(variant, header=variant.header.model_copy(update={"precision": precision}))
-    return replace(variant, problem=of)
+    usual = {"precision": of.precision, "builds_on": ""} if of.dtypes else {}
+    unsaid = {key: value for key, value in usual.items() if key not in content}
+    return replace(variant, problem=of, header=variant.header.model_copy(update=unsaid))
 
 
 def _launch_problem(name: str, of: Problem, header: Header, code: str) -> str:

@@ -287,7 +287,8 @@ class Times:
         A library's method is not known: it is taken to be direct unless the library is faster than that allows.
         """
         gpu = self._scope.gpu_run.gpu if self._scope.gpu_run else None
-        header, case = self._scope.plan.variants[variant].header, layer.at(size)
+        one = self._scope.plan.variants[variant]
+        header, case = one.header, layer.at(size).of(one.problem)
         if gpu is None:
             return None
         known = lower_bounds.method_bound_ms(case, header, gpu)

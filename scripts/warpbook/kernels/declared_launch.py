@@ -48,6 +48,8 @@ def element_types(
             dtype = element_type(parameter.kind) if name and parameter.pointer else None
             if dtype and found.setdefault(name, dtype) != dtype and name not in header.scratch:
                 raise ValueError(f"{kernel} takes {name} as {dtype}, and a launch before it as {found[name]}")
+    for step in header.steps:
+        found |= {array: found[held] for held, array in step.fill.items() if held in found}
     sums = [step.sum for step in header.steps if step.sum in found]
     found |= {name: found[sums[-1]] for name in problem.outputs if sums}
     if header.constant_memory and (dtype := launch_sites.constant_type(code, header.constant_memory)):
@@ -94,16 +96,17 @@ class _Binding:
         names = case.extents | header.constants
         launched = [(step.kernel, step.arguments) for step in header.steps if step.kernel]
         types = element_types(launched, header, code, case.problem)
-        self._scratch = {
-            name: self._memory(size).view(types.get(name, "float32"))
-            for name, size in header.scratch_bytes(names).items()
-        }
+        self._scratch: dict[str, Any] = {}
+        for name, size in header.scratch_bytes(names).items():
+            dtype = types.get(name, "float32")
+            whole = -(-size // itemsize(dtype)) * itemsize(dtype)  # no byte is behind the last value
+            self._scratch[name] = self._memory(whole).view(dtype)
         self._functions: dict[tuple[str, int], Callable[..., None]] = {}
 
     def _memory(self, size: int, value: float = math.nan) -> Any:
         """Memory of so many bytes, as float32; what nobody wrote is NaN."""
-        count = 2 * -(-size // 8)
-        memory = self._kernels.empty((max(count, 2),))
+        count = max(-(-size // 4), 1)
+        memory = self._kernels.empty((count,))
         if not math.isnan(value) or count <= _FILLED_MAX:
             memory.fill(value)
         return memory

@@ -176,9 +176,10 @@ def limit_remedy(variant: Variant, ragged: list[Case], sandboxed: bool, folder: 
         limited = replace(variant, header=variant.header.model_copy(update={"limits": limits}))
         cases = dict.fromkeys(limits.nearest(case) for case in ragged if not limited.missing_arguments(case))
         small = [case for case in cases if case.flops <= data_races.FLOPS and not limited.unsupported(case)]
+        small.sort(key=lambda case: case.flops)
         with IsolatedBench(limited, sandboxed, folder, library) as bench:
-            rows = [checking.check_case(bench, limited, case, diagnose=False)[-1] for case in small]
-        if rows and all(row["ok"] for row in rows):
+            right = all(checking.check_case(bench, limited, case, diagnose=False)[-1]["ok"] for case in small)
+        if small and right:
             return f"; it is right where {words}: if it is for these alone, say `{yaml_lines({'limits': bounds})}`"
     return ""
 

@@ -105,7 +105,8 @@ def _reads_output(bench: CpuBench, case: Case, operation: Operation, buffers: Bu
         results.append((found, problem.compute(case, given, np)[name]))
     (zeroed, first), (filled, second) = results
     if same(zeroed, first) and same(filled, second + 5):
-        return f"{ADDS} {name} without setting it first: it is right where {name} is 0 before the call"
+        remedy = f"if its host sets that to 0, say `clear: [{name}]`"
+        return f"{ADDS} {name} without setting it first: it is right where {name} is 0 before the call; {remedy}"
     if same(zeroed, first) and same(filled, second):
         return f"reads {name} without setting it first: a NaN there stays one, times 0 too"
     return ""

@@ -46,6 +46,10 @@ def element_types(
         for parameter, argument in zip(launch_sites.kernel_parameters(code, kernel), arguments, strict=False):
             name = launches.find_array(argument, header.arrays(problem))
             dtype = element_type(parameter.kind) if name and parameter.pointer else None
+            if name and parameter.pointer and not (dtype or parameter.kind in launch_sites.UNTYPED):
+                raise ValueError(
+                    f"{kernel}: `{parameter.name}` points to {parameter.kind}, which is no type of numbers here"
+                )
             if dtype and found.setdefault(name, dtype) != dtype and name not in header.scratch:
                 raise ValueError(f"{kernel} takes {name} as {dtype}, and a launch before it as {found[name]}")
     for step in header.steps:

@@ -49,6 +49,10 @@ def kernel_names(code: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, map(_kernel_name, plain))))
 
 
+UNTYPED = ("void", "auto", "")
+"""Types of parameters that do not tell what a pointer points to."""
+
+
 class Parameter(NamedTuple):
     """A kernel's parameter: its name, its type as the source writes it, whether it is a pointer."""
 
@@ -87,7 +91,8 @@ def kernel_parameters(code: str, kernel: str) -> tuple[Parameter, ...]:
 
     def type_of(declared: "Node") -> str:
         written = cuda_ast.node_text(cuda_ast.field(declared, "type"))
-        return types.get(written) or without_alias(written, code)
+        untold = written in template_parameters(found)
+        return types.get(written) or ("" if untold else without_alias(written, code))
 
     return tuple(
         Parameter(

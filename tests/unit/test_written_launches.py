@@ -687,3 +687,99 @@ def test_launches_in_a_row_that_cannot_be_followed_are_said_with_the_remedy():
     text = (FILES / "two_kernels.cu").read_text().replace("cudaMalloc(&columns", "allocate(&columns")
     with pytest.raises(UnreadableLaunch, match=r"nothing tells which array `columns` is.*say each launch in `steps`"):
         launch_reader.read(text)
+
+
+def read_beside(folder, of, code, yaml_text=""):
+    """The variant of a file among those of a problem, with YAML beside it."""
+    shutil.copy(problems.FOLDER / of / "problem.py", folder)
+    (folder / "mine.cu").write_text(code)
+    (folder / "mine.yaml").write_text(yaml_text)
+    return variants.read("mine", folder)
+
+
+ALTERNATIVES = """\
+#define TILE 16
+template <int T> __global__ void naive(const float *a, const float *b, float *c, int m, int n, int k) { c[0] = a[0]; }
+template <int T> __global__ void tiled(const float *a, const float *b, float *c, int m, int n, int k) { c[0] = a[0]; }
+int main(int count, char **words) {
+    int m = 8, n = 8, k = 8;
+    float *A_d, *B_d, *C_base_d, *C_d;
+    naive<TILE><<<m, n>>>(A_d, B_d, C_base_d, m, n, k);
+    if (count > 1) tiled<TILE><<<m, n>>>(A_d, B_d, C_d, m, n, k);
+}
+"""
+
+
+def test_kernels_that_hand_nothing_on_are_asked_about_and_either_answer_is_read(tmp_path):
+    question = read_beside(tmp_path, "gemm", ALTERNATIVES).read_error
+    assert "several kernels are launched" in question and "`kernel: tiled<16>`" in question
+    asked = read_beside(tmp_path, "gemm", ALTERNATIVES, "kernel: tiled<16>\n")
+    assert not asked.read_error and asked.header.kernel == "tiled<16>"
+    by_extent = ALTERNATIVES.replace("count > 1", "n % 16 == 0")
+    assert "stands under a condition" in read_beside(tmp_path, "gemm", by_extent, "kernel: tiled<16>\n").read_error
+
+
+@pytest.mark.parametrize(
+    ("numbers", "limits"),
+    [
+        ("const int N = 1 << 10;", {"equal": ["m", "n", "k"], "n": {"is": 1024}}),
+        ("#define M 64\n#define N 128\n#define K 256", {"m": {"is": 64}, "n": {"is": 128}, "k": {"is": 256}}),
+    ],
+)
+def test_numbers_of_the_file_that_a_kernel_counts_to_are_its_limits(numbers, limits, tmp_path):
+    inner = "K" if "K" in numbers else "N"
+    read = read_beside(
+        tmp_path,
+        "gemm",
+        f"""\
+{numbers}
+#define TILE 16
+__global__ void mm(const int *a, const int *b, int *c) {{
+    __shared__ int tile[TILE];
+    for (int i = 0; i < {inner}; ++i) c[blockIdx.x * N] += a[blockIdx.x * {inner} + i] * b[i * N];
+}}
+int main() {{ int *a, *b, *c; mm<<<N / TILE, TILE>>>(a, b, c); }}
+""",
+    )
+    assert read.read_error == "" and read.inferred_launch.facts["limits"] == limits
+
+
+def test_two_numbers_of_a_convolution_are_the_image_s_whatever_they_are_called(tmp_path):
+    read = read_beside(tmp_path, "conv", """\
+#define TAPS 5
+__constant__ float mask[TAPS][TAPS];
+__global__ void convolve(const float *in, float *out, int N, int M) { out[threadIdx.y * M + threadIdx.x] = in[threadIdx.y * M]; }
+void run(const float *in, const float *filter, float *out, int N, int M) {
+    cudaMemcpyToSymbol(mask, filter, sizeof(mask));
+    convolve<<<N, M>>>(in, out, N, M);
+}
+""", "limits: {P: {is: 2}}\n")  # fmt: skip
+    limits = read.header.limits.bounds
+    assert read.header.arguments == ["x", "y", "H", "W"]
+    assert {name: limits[name].exactly for name in ("N", "C", "M", "K", "P")} == {
+        "N": 1,
+        "C": 1,
+        "M": 1,
+        "K": 5,
+        "P": 2,
+    }
+
+
+def test_an_input_that_a_kernel_overwrites_is_copied_before_each_launch(tmp_path):
+    read = read_beside(
+        tmp_path,
+        "reduce",
+        """\
+__global__ void sum(int *x, int *y, int n) { x[0] += x[1]; *y = x[0]; }
+void run(int *x, int *y, int n) { sum<<<1, 1>>>(x, y, n); }
+""",
+    )
+    fill, launch = read.header.steps
+    assert (fill.fill, launch.arguments) == ({"x_memory": "x"}, ["x_memory", "y", "n"])
+    assert read.header.scratch == {"x_memory": "4 * n"}
+
+
+def test_a_pointer_to_what_is_no_number_is_refused(tmp_path):
+    lines = "arguments: [x, y, n]\nthreads: [1]\ngrid: [1]\n"
+    read = read_beside(tmp_path, "reduce", "__global__ void sum(Pixel *x, float *y, int n) {}\n", lines)
+    assert read.read_error == "mine.cu: sum: `x` points to Pixel, which is no type of numbers here"

@@ -20,7 +20,7 @@ NUMBERS = {"f": ctypes.c_float, "d": ctypes.c_double, "i": ctypes.c_int32, "l": 
 """Types of numbers that a kernel takes, by their letters in a recording."""
 _ADDED: dict[str, Any] = {
     "float32": ctypes.c_float, "float64": ctypes.c_double, "int32": ctypes.c_int32, "int64": ctypes.c_int64,
-    "uint32": ctypes.c_uint32,
+    "uint32": ctypes.c_uint32, "uint64": ctypes.c_uint64,
 }  # fmt: skip
 """Types of values that a host adds up."""
 

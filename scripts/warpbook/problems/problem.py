@@ -37,7 +37,7 @@ SIZE = "size"
 VALUES = {"int8": (-128, 127), "uint8": (0, 255), "float16": (-2048, 2048), "bfloat16": (-256, 256)}
 """Whole numbers that a type holds, where those of float32 are more."""
 
-Dtype = Literal["float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint32", "uint8"]
+Dtype = Literal["float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint64", "uint32", "uint8"]
 
 C_TYPES: dict[Dtype, tuple[str, ...]] = {
     "float64": ("double",),
@@ -47,6 +47,7 @@ C_TYPES: dict[Dtype, tuple[str, ...]] = {
     "int64": ("long long", "int64_t", "long", "long int", "long long int"),
     "int32": ("int", "int32_t"),
     "int8": ("signed char", "int8_t", "char"),
+    "uint64": ("unsigned long long", "uint64_t", "unsigned long", "unsigned long long int", "size_t"),
     "uint32": ("unsigned int", "uint32_t", "unsigned", "uint"),
     "uint8": ("unsigned char", "uint8_t"),
 }
@@ -100,9 +101,9 @@ class Array(_ProblemModel):
     def is_real(self) -> bool:
         return "float" in self.dtype
 
-    def with_dtype(self, dtype: Dtype) -> "Array":
-        """It of another type."""
-        least = max(self.least, 0) if dtype.startswith("uint") else self.least
+    def with_dtype(self, dtype: Dtype, unsigned: bool = False) -> "Array":
+        """It of another type; without numbers below 0 where that, or what is computed of it, is `unsigned`."""
+        least = max(self.least, 0) if unsigned or dtype.startswith("uint") else self.least
         return Array(shape=self.shape, dtype=dtype, least=least, most=self.most, shift=self.shift)
 
 
@@ -213,9 +214,11 @@ class Problem:
         if not others:
             return self
         facts = self.facts
+        unsigned = any(others.get(name, "").startswith("uint") for name in self.outputs)
 
         def changed(listed: Mapping[str, Array]) -> dict[str, Array]:
-            return {name: one.with_dtype(others.get(name.removesuffix("?"), one.dtype)) for name, one in listed.items()}
+            kinds = {name: others.get(name.removesuffix("?"), one.dtype) for name, one in listed.items()}
+            return {name: one.with_dtype(kinds[name], unsigned) for name, one in listed.items()}
 
         facts = facts.model_copy(update={"inputs": changed(facts.inputs), "outputs": changed(facts.outputs)})
         made = Problem(self.name, self.folder, facts, tuple(others.items()))

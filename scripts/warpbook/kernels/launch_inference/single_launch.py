@@ -725,11 +725,17 @@ class LaunchInference:
         if self.is_square:
             return {}
         bounds: dict[str, Any] = {}
-        for name, known in {**self._outside.known, **self._scope.known}.items():
+        for name in {**self._outside.known, **self._scope.known}:
             extent = self.names.find_extent(name)
-            if extent in unnamed and isinstance(known, cpp.SymbolicValue) and isinstance(fact_value(known.text), int):
-                bounds[extent] = {"is": fact_value(known.text)}
-                self._scope.notes[name] = f"{name}, {known.text}, for the one {extent} that it is for"
+            if extent not in unnamed:
+                continue
+            try:
+                value = fact_value(self._scope.reader.whole(self._find_node(name)).text)
+            except UnreadableExpression:
+                continue
+            if isinstance(value, int):
+                bounds[extent] = {"is": value}
+                self._scope.notes[name] = f"{name}, {value}, for the one {extent} that it is for"
         single = {"N", "C", "M"} & set(unnamed) if {"C", "M"} <= set(unnamed) and not words & {"C", "M"} else set()
         return {name: {"is": 1} for name in sorted(single)} | bounds
 

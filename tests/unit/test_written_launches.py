@@ -196,6 +196,7 @@ int main() {
         ("double", "float64", "fp64"),
         ("int", "int32", "int"),
         ("uint_type", "uint32", "int"),
+        ("unsigned long long", "uint64", "int"),
         ("float", "float32", "fp32"),
     ],
 )

@@ -3,8 +3,7 @@
 //
 // What shows a mistake here that a GPU may hide: shared memory is filled with NaN for every block, one that tells which memory
 // it was; a thread runs ahead of the others until its next barrier, so that a missing one lets it read what nobody has written;
-// threads that wait at different barriers end the program, and so does a barrier that some wait at and others have left the
-// kernel before.
+// threads that wait at different barriers end the program.
 //
 // What the emulator does itself is in emulator.cpp, compiled once: each source is compiled with declarations and templates
 // alone.

@@ -154,6 +154,9 @@ def limits_tried(variant: Variant) -> Iterator[tuple[str, dict[str, Any]]]:
     output is as large as its input."""
     facts, bounds = variant.problem.facts, variant.header.limits.bounds
     if "P" in facts.extents:
+        padded = next(case for case in variant.problem.ragged if "P" in case.unusual)
+        if "P" not in variant.missing_arguments(padded):  # it is told of the padding, and computes another
+            return
         taps = (bounds["K"].exactly if "K" in bounds else None) or 3
         yield "the padding keeps H and W", {"K": {"is": taps}, "P": {"is": taps // 2}}
         return

@@ -1,5 +1,7 @@
 """Files that launch their own kernel build, and compute what they should."""
 
+import re
+
 import pytest
 
 import check_variant
@@ -340,6 +342,13 @@ def test_a_convolution_that_keeps_the_size_of_its_image_is_told_as_another(tmp_p
     (tmp_path / "mine.yaml").write_text(limits)
     rows = [row for rows in check_variant.emulate_cases(*emulating(tmp_path), False, built, 1) for row in rows]
     assert not emulated.reasons(rows) and any(row["ok"] for row in rows)
+    (tmp_path / "mine.yaml").unlink()
+    # A kernel that is told of the padding, and takes it for 1 whatever it is, is wrong.
+    told = re.sub(r"\bM\b", "W", re.sub(r"\bN\b", "H", SAME_SIZE)).replace("int W)", "int W, int padding)")
+    told = told.replace("out, H, W);", "out, H, W, padding);")
+    (tmp_path / "mine.cu").write_text(told)
+    failed, *_ = check_variant.emulate_cases(*emulating(tmp_path), False, built, 1)
+    assert failed[0]["status"] == "wrong_result"
 
 
 def emulating(folder):

@@ -4,11 +4,13 @@ import argparse
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from warpbook.common import units
 from warpbook.common.errors import UserError, exit_status
 from warpbook.common.files import scratch_folder
 from warpbook.common.supervision import VariantFailure, process_pool, run_supervised
@@ -28,6 +30,7 @@ from warpbook.harness.checking import Row
 from warpbook.harness.emulator import emulation
 from warpbook.harness.isolated import IsolatedBench
 from warpbook.kernels import ece408, variants
+from warpbook.kernels.launch_inference.inferred_facts import yaml_lines
 from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import require_target
@@ -141,14 +144,65 @@ def emulate(
         yield [races.result()]
 
 
+def limits_tried(variant: Variant) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Limits that a stranger's file may have and not say, in words and as bounds: whole tiles, and a convolution whose
+    output is as large as its input."""
+    facts, bounds = variant.problem.facts, variant.header.limits.bounds
+    if "P" in facts.extents:
+        padded = next(case for case in variant.problem.ragged if "P" in case.unusual)
+        if "P" not in variant.missing_arguments(padded):  # it is told of the padding, and computes another
+            return
+        taps = (bounds["K"].exactly if "K" in bounds else None) or 3
+        yield "the padding keeps H and W", {"K": {"is": taps}, "P": {"is": taps // 2}}
+        return
+    free = [name for name in facts.extents if name not in bounds]
+    for multiple in (32, 128) if len(free) > 1 else (1024, 4096):
+        for names in (free[-1:], free) if len(facts.extents) == 2 else (free,):
+            words = f"{units.join_all(names)} {'is a multiple' if len(names) == 1 else 'are multiples'} of {multiple}"
+            yield words, {name: {"multiple_of": multiple} for name in names}
+    if len(free) == 3:
+        equal = {"equal": free, free[1]: {"multiple_of": 32}}
+        yield f"{units.join_all(free)} are equal, and a multiple of 32", equal
+
+
+def limit_remedy(variant: Variant, ragged: list[Case], sandboxed: bool, folder: Path, library: Path | None) -> str:
+    """Limits under which a stranger's kernel that is wrong is right, as the end of a reason; empty where none are found."""
+    if not (variant.inferred_launch or variant.facts):
+        return ""
+    for words, bounds in limits_tried(variant):
+        limits = variant.header.limits.narrowed(bounds)
+        limited = replace(variant, header=variant.header.model_copy(update={"limits": limits}))
+        cases = dict.fromkeys(limits.nearest(case) for case in ragged if not limited.missing_arguments(case))
+        small = [case for case in cases if case.flops <= data_races.FLOPS and not limited.unsupported(case)]
+        small.sort(key=lambda case: case.flops)
+        with IsolatedBench(limited, sandboxed, folder, library) as bench:
+            right = all(checking.check_case(bench, limited, case, diagnose=False)[-1]["ok"] for case in small)
+        if small and right:
+            return f"; it is right where {words}: if it is for these alone, say `{yaml_lines({'limits': bounds})}`"
+    return ""
+
+
 def emulate_cases(
     variant: Variant, network: Network | CaseSet, ragged: list[Case], sandboxed: bool, folder: Path, size: int
 ) -> Iterator[list[Row]]:
     """Of `emulate`, all but the look for data races."""
     with IsolatedBench(variant, sandboxed, folder) as bench:
-        yield from check_places(bench, variant, ragged)
+        told = False
+        for rows in check_places(bench, variant, ragged):
+            if rows[-1]["status"] == "wrong_result" and not told and "`limits" not in rows[-1]["reason"]:
+                told = True
+                remedy = limit_remedy(variant, ragged, sandboxed, folder, bench.process.library)
+                if remedy and "P" in variant.problem.facts.extents:  # another convolution, and no wrong one
+                    rows[-1] |= {"status": "unsupported", "reason": f"{variant.name}: {remedy[2:]}"}
+                    yield rows
+                    return
+                rows[-1]["reason"] += remedy
+            yield rows
         bench.reversed_order = True
         if not network.problem.facts.size:  # nobody says how small its cases may be
+            for case in network.cases:
+                if reason := variant.unsupported(case.at(size)):
+                    yield [correctness_row(case.name, size, "integers", ok=False, status="unsupported", reason=reason)]
             return
         # Ragged shapes come in several images. Without them a layer gets so many that a block takes several.
         sound = True
@@ -241,13 +295,18 @@ def main(words: Sequence[str] | None = None) -> None:
         arguments.spent.parent.mkdir(parents=True, exist_ok=True)
         with arguments.spent.open("a", encoding="utf-8") as spent:
             print(limit_s, file=spent)
-    # A data race explains the other failures, so it comes first; not where an access leaves its array and meets another.
-    if not any("-overflow" in row["reason"] for row in rows):
-        rows.sort(key=lambda row: (row["test"], row["status"]) != (data_races.TEST, "wrong_result"))
+    # A data race explains the other failures, so it comes first; where an access leaves its array, it may meet another.
+    if any("-overflow" in row["reason"] or "-after-free" in row["reason"] for row in rows):
+        for row in rows:
+            if row["test"] == data_races.TEST and not row["ok"]:
+                row |= {"status": "unsupported", "reason": "data races were not looked for: an access leaves its array"}
+    rows.sort(key=lambda row: (row["test"], row["status"]) != (data_races.TEST, "wrong_result"))
     placed = ({**shared, **row, **tables.place(network.problem.name, network.name, row["case"])} for row in rows)
     tables.CORRECTNESS.write(placed, arguments.out)
     if variant.inferred_launch:
         print(f"{variant.name}: {variant.inferred_launch.sentence}")
+    if types := variant.element_types:
+        print(f"{variant.name}: its arrays are of {types}, as its kernels take them")
     if remark := variant.shared_memory_remark(network.cases):
         print(remark)
     said: dict[str, list[Row]] = {}

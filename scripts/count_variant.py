@@ -191,7 +191,12 @@ def main() -> None:
     variant = variants.read(arguments.variant)
     if arguments.under_tool:
         layers = [case for case in case_sets.find(arguments.cases).cases if case.name in arguments.under_tool]
-        call_layers(variant, [case.at(arguments.images) for case in layers], arguments.arch, arguments.launches)
+        call_layers(
+            variant,
+            [case.at(arguments.images).of(variant.problem) for case in layers],
+            arguments.arch,
+            arguments.launches,
+        )
         return
     require_target(tool="ncu")
     arguments.reports.mkdir(parents=True, exist_ok=True)

@@ -108,7 +108,7 @@ def _measure(
             with checking.device_fault_context(variant):
                 energy = with_energy and case.size == largest[case.name]
                 rows = timing.measure_case(bench, [timed[0], *paired], case, series, measuring, energy)
-            if bench.on_device and (reason := bound_violation(rows, variant, case, machine)):
+            if bench.on_device and (reason := bound_violation(rows, variant, case.of(variant.problem), machine)):
                 raise VariantFailure("refused", reason)
         except VariantFailure as failure:
             rows = [failed_row(variant, case, failure)]

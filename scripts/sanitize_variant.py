@@ -78,13 +78,13 @@ def call_everywhere(variant: Variant, tool: str) -> None:
     kernels = gpu_bench.load_kernels(variant, gpu_bench.require_device().arch)
     device = device_under_tool()
     layers = [conv for network in networks.all_networks().values() for conv in network.convs]
-    convs = [conv for conv in layers if conv.problem == variant.problem]
+    convs = [conv for conv in layers if conv.problem.folder == variant.problem.folder]
     for case in [*checking.ragged_cases(variant), *convs]:
         device.asked = False
         # A ragged case says its size itself.
         sizes = ((IMAGES, None), (INTERLEAVED_CALLS, 1)) if case.problem.facts.size else ((case.size or 1, None),)
         for images, device.processors in sizes:
-            case = case.at(images)
+            case = case.at(images).of(variant.problem)
             if variant.unsupported(case) or (images > IMAGES and not device.asked):
                 continue
             if tool == "racecheck" and not variant.header.split and case.flops / 2 > RACECHECK_PRODUCTS:

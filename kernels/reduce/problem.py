@@ -25,7 +25,8 @@ precision:     # the order of the sum decides its error
   - {n: 1048576}
   - {n: 16777216}
 aliases:
-  n: [N, size, len, length, count, num, elements, num_elements, array_size, total]
+  n: [N, size, len, length, count, num, elements, num_elements, array_size, total, data_size, input_size,
+      elems, n_elem, items, num_items, vector_size, arr_size]
   x: [input, in, g_idata, idata, d_in, a, data, array, arr, src, v, vec, values, inp]
   y: [output, out, g_odata, odata, d_out, result, res, sum, total_sum, dst, r]
 """

@@ -2,7 +2,7 @@
 title: Softmax of rows
 
 extents: {rows: rows, columns: values of a row}
-inputs:  {x: [rows, columns]}
+inputs:  {x: {shape: [rows, columns], shift: 110}}     # beyond what an exponential of FP32 holds
 outputs: {y: [rows, columns]}
 flops:   5 * rows * columns     # maximum, difference, exponential, sum, quotient
 sums:    columns
@@ -38,6 +38,7 @@ def reference(x, xp):
 
 def magnitude(x, xp):
     """The unit of an output's rounding error. The argument of the exponential is a difference, times log2(e): it is off
-    by up to 3 roundings of itself, which the exponential turns into a relative error. A few more are its own and the
-    quotient's."""
-    return reference(x, xp) * (4 + 3 * (x.max(axis=1, keepdims=True) - x))
+    by up to 3 roundings of itself, which the exponential turns into a relative error, and by 2 of the maximum where that is
+    multiplied apart. A few more are its own and the quotient's."""
+    largest = x.max(axis=1, keepdims=True)
+    return reference(x, xp) * (4 + 3 * (largest - x) + 2 * abs(largest))

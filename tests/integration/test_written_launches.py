@@ -1,14 +1,17 @@
 """Files that launch their own kernel build, and compute what they should."""
 
+import re
+
 import pytest
 
+import check_variant
 import emulated
 from warpbook.common.files import PROJECT
 from warpbook.harness import building, checking
 from warpbook.harness.emulator import emulation
 from warpbook.harness.isolated import IsolatedBench
 from warpbook.kernels import variants
-from warpbook.problems import networks, problem
+from warpbook.problems import case_sets, networks, problem
 
 FILES = PROJECT / "tests" / "data" / "strangers"
 LECTURE = (FILES / "lecture_style.cu").read_text()
@@ -203,3 +206,152 @@ def test_numbers_of_every_type_zeros_and_steps_reach_the_kernel(tmp_path):
 def test_launches_in_a_row_are_emulated_in_their_order():
     rows = emulated.checked(FILES, "two_kernels")
     assert len(rows) > 8 and emulated.reasons(rows) == []
+
+
+IN_PLACE = """\
+template <typename T> __global__ void sum(T *x, T *out, int n)
+{
+    T *mine = x + blockIdx.x * 64;
+    int count = min(64, n - (int)blockIdx.x * 64);
+    if (threadIdx.x >= 32) return;  // before a barrier that no thread of these is missed at
+    for (int k = 1; k < count; k *= 2) {
+        for (int i = 2 * k * threadIdx.x; i + k < count; i += 64 * k) mine[i] += mine[i + k];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) out[blockIdx.x] = mine[0];
+}
+int main()
+{
+    int n = 1 << 20, blocks = (n + 63) / 64;
+    TYPE *x, *out, *h_out = new TYPE[blocks], total = 0;
+    cudaMalloc(&x, n * sizeof(TYPE));
+    cudaMalloc(&out, blocks * sizeof(TYPE));
+    sum<<<blocks, 64>>>(x, out, n);
+    cudaMemcpy(h_out, out, blocks * sizeof(TYPE), cudaMemcpyDeviceToHost);
+    for (int b = 0; b < blocks; b++) total += h_out[b];
+}
+"""
+TWICE = """\
+__global__ void sum(const int *v, int *v_r) {
+    __shared__ int part[64];
+    part[threadIdx.x] = v[blockIdx.x * 64 + threadIdx.x];
+    __syncthreads();
+    for (int s = 32; s > 0; s /= 2) {
+        if (threadIdx.x < s) part[threadIdx.x] += part[threadIdx.x + s];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) v_r[blockIdx.x] = part[0];
+}
+int main() {
+    int N = 4096, *d_v, *d_v_r;
+    cudaMalloc(&d_v, N * sizeof(int));
+    cudaMalloc(&d_v_r, N * sizeof(int));
+    sum<<<N / 64, 64>>>(d_v, d_v_r);
+    sum<<<1, 64>>>(d_v_r, d_v_r);
+}
+"""
+ADDS = """\
+__global__ void sum(const int *x, int *y, int n) { for (int i = threadIdx.x; i < n; i += 32) atomicAdd(y, x[i]); }
+void run(const int *x, int *y, int n) { sum<<<1, 32>>>(x, y, n); }
+"""
+PRODUCT = """\
+__global__ void mm(const double *a, const double *b, double *c, int m, int n, int k) {
+    int row = blockIdx.y * 8 + threadIdx.y, column = blockIdx.x * 8 + threadIdx.x;
+    float sum = 0;
+    for (int i = 0; i < k; ++i) sum += a[row * k + i] * b[i * n + column];
+    if (row < m && column < n) c[row * n + column] = sum;
+}
+void run(const double *a, const double *b, double *c, int m, int n, int k) {
+    mm<<<dim3((n + 7) / 8, (m + 7) / 8), dim3(8, 8)>>>(a, b, c, m, n, k);
+}
+"""
+WITHOUT_MAXIMUM = """\
+__global__ void softmax(const float *x, float *y, int rows, int columns) {
+    float sum = 0;
+    for (int i = 0; i < columns; ++i) sum += expf(x[blockIdx.x * columns + i]);
+    for (int i = 0; i < columns; ++i) y[blockIdx.x * columns + i] = expf(x[blockIdx.x * columns + i]) / sum;
+}
+void run(const float *x, float *y, int rows, int columns) { softmax<<<rows, 1>>>(x, y, rows, columns); }
+"""
+
+
+def judged(folder, of, code, extents):
+    """What is said of a file on a case of a problem; empty where it is right."""
+    (folder / "problem.py").write_text((problem.FOLDER / of / "problem.py").read_text())
+    (folder / "mine.cu").write_text(code)
+    variant, case = variants.read("mine", folder), problem.find(of).case("case", extents)
+    with IsolatedBench(variant, False, folder) as bench:
+        return checking.check_case(bench, variant, case)[-1]["reason"]
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("of", "code", "extents", "words"),
+    [
+        ("reduce", IN_PLACE.replace("TYPE", "double"), {"n": 1000}, ""),
+        ("reduce", TWICE, {"n": 4096}, ""),
+        ("reduce", ADDS, {"n": 100}, "adds to y without setting it first"),
+        ("gemm", PRODUCT.replace("row * k + i", "min(row, m - 1) * k + i").replace("+ column]", "+ min(column, n - 1)]"),
+         {"m": 5, "n": 9, "k": 50}, "exceeds what fp64 allows"),
+        ("softmax", WITHOUT_MAXIMUM, {"rows": 4, "columns": 20}, "its rows are moved by 110 up or down"),
+    ],
+    ids=["doubles in place", "whole numbers twice", "whole numbers not zeroed", "doubles added as floats", "no maximum"],
+)  # fmt: skip
+def test_a_kernel_is_judged_on_the_types_and_the_range_of_its_problem(of, code, extents, words, tmp_path):
+    reason = judged(tmp_path, of, code, extents)
+    assert words in reason if words else not reason
+
+
+@needs_compiler
+def test_a_kernel_of_whole_tiles_is_told_which_limits_it_lacks(tmp_path):
+    (tmp_path / "problem.py").write_text((problem.FOLDER / "gemm" / "problem.py").read_text())
+    (tmp_path / "mine.cu").write_text(PRODUCT.replace("float sum", "double sum"))
+    first, *_ = emulated.checked(tmp_path, "mine", "gemm", wrong=True)
+    assert first["status"] == "wrong_result" and "heap-buffer-overflow" in first["reason"]
+    limits = "limits: {m: {multiple_of: 32}, n: {multiple_of: 32}, k: {multiple_of: 32}}"
+    assert first["reason"].endswith(f"say `{limits}`")
+
+
+SAME_SIZE = """\
+__constant__ float mask[3][3];
+__global__ void convolve(const float *in, float *out, int N, int M) {
+    int row = blockIdx.y * 16 + threadIdx.y, column = blockIdx.x * 16 + threadIdx.x;
+    if (row >= N || column >= M) return;
+    float sum = 0;
+    for (int r = -1; r < 2; ++r)
+        for (int c = -1; c < 2; ++c)
+            if (row + r >= 0 && row + r < N && column + c >= 0 && column + c < M)
+                sum += mask[r + 1][c + 1] * in[(row + r) * M + column + c];
+    out[row * M + column] = sum;
+}
+void run(const float *in, const float *filter, float *out, int N, int M) {
+    cudaMemcpyToSymbol(mask, filter, sizeof(mask));
+    convolve<<<dim3((M + 15) / 16, (N + 15) / 16), dim3(16, 16)>>>(in, out, N, M);
+}
+"""
+
+
+@needs_compiler
+def test_a_convolution_that_keeps_the_size_of_its_image_is_told_as_another(tmp_path):
+    (tmp_path / "mine.cu").write_text(SAME_SIZE)
+    built = tmp_path / "built"
+    built.mkdir()
+    (row,) = check_variant.emulate_cases(*emulating(tmp_path), False, built, 1)
+    limits = "limits: {K: {is: 3}, P: {is: 1}}"
+    assert (row[0]["status"], row[0]["reason"].partition("say ")[2]) == ("unsupported", f"`{limits}`")
+    (tmp_path / "mine.yaml").write_text(limits)
+    rows = [row for rows in check_variant.emulate_cases(*emulating(tmp_path), False, built, 1) for row in rows]
+    assert not emulated.reasons(rows) and any(row["ok"] for row in rows)
+    (tmp_path / "mine.yaml").unlink()
+    # A kernel that is told of the padding, and takes it for 1 whatever it is, is wrong.
+    told = re.sub(r"\bM\b", "W", re.sub(r"\bN\b", "H", SAME_SIZE)).replace("int W)", "int W, int padding)")
+    told = told.replace("out, H, W);", "out, H, W, padding);")
+    (tmp_path / "mine.cu").write_text(told)
+    failed, *_ = check_variant.emulate_cases(*emulating(tmp_path), False, built, 1)
+    assert failed[0]["status"] == "wrong_result"
+
+
+def emulating(folder):
+    """What `emulate_cases` takes of the file `mine.cu` in a folder."""
+    variant = variants.read("mine", folder)
+    return variant, case_sets.find("fa17"), checking.ragged_cases(variant)[:3]

@@ -1,5 +1,6 @@
 """Files that launch their own kernel go in as they are: the launch is read, shown, and never guessed."""
 
+import pickle
 import shutil
 
 import pytest
@@ -166,14 +167,58 @@ def test_what_cannot_be_read_is_said_with_its_line_and_what_to_write(tmp_path):
         assert instead.startswith("kernel: conv_forward_kernel\narguments: ")
 
 
-def test_no_yaml_is_offered_for_arrays_of_other_types(tmp_path):
-    half = changed(("const float *mask", "const __half *mask"))
-    (tmp_path / "half.cu").write_text(half)
-    words = variants.read("half", tmp_path).read_error
-    assert words == "half.cu: `mask` points to __half, and w holds float, line 6 (launch in line 32)"
+def test_arrays_are_of_the_types_that_kernels_take(tmp_path):
+    (tmp_path / "half.cu").write_text(changed(("const float *mask", "const __half *mask")))
+    half = variants.read("half", tmp_path)
+    assert [one.dtype for one in half.problem.inputs.values()] == ["float32", "float16", "float32"]
+    assert half.header.precision == "fp16"
     steps = changed(("unroll(const float* x", "unroll(const int* x"), text=(FILES / "two_kernels.cu").read_text())
     (tmp_path / "steps.cu").write_text(steps)
-    assert "`x` points to int, and x holds float, line " in variants.read("steps", tmp_path).read_error
+    assert variants.read("steps", tmp_path).problem.inputs["x"].dtype == "int32"
+
+
+SUMS = """\
+typedef unsigned int uint_type;
+template <typename T> __global__ void sum(const T *x, T *y, int n) { y[blockIdx.x] = x[threadIdx.x]; }
+int main() {
+    int n = 1000;
+    TYPE *d_x, *d_y, h_y[4];
+    sum<<<4, 256>>>(d_x, d_y, n);
+    cudaMemcpy(h_y, d_y, 4 * sizeof(TYPE), cudaMemcpyDeviceToHost);
+    for (int i = 0; i < 4; ++i) h_y[0] += h_y[i];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("type_name", "dtype", "precision"),
+    [
+        ("double", "float64", "fp64"),
+        ("int", "int32", "int"),
+        ("uint_type", "uint32", "int"),
+        ("unsigned long long", "uint64", "int"),
+        ("float", "float32", "fp32"),
+    ],
+)
+def test_a_template_is_of_the_type_of_the_host_s_pointers(type_name, dtype, precision, tmp_path):
+    shutil.copy(problems.FOLDER / "reduce" / "problem.py", tmp_path)
+    (tmp_path / "mine.cu").write_text(SUMS.replace("TYPE", type_name))
+    read = variants.read("mine", tmp_path)
+    assert not read.read_error
+    assert {one.dtype for one in (*read.problem.inputs.values(), *read.problem.outputs.values())} == {dtype}
+    assert read.header.precision == precision
+    case = read.problem.case("", {"n": 1000}).of(pickle.loads(pickle.dumps(read.problem)))
+    assert case.bytes == 1001 * problems.itemsize(dtype)
+
+
+def test_whole_numbers_for_fractions_are_refused(tmp_path):
+    shutil.copy(problems.FOLDER / "softmax" / "problem.py", tmp_path)
+    (tmp_path / "mine.cu").write_text("""\
+__global__ void softmax(const float *x, int *y, int rows, int columns) {}
+void run(const float *x, int *y, int rows, int columns) { softmax<<<rows, 32>>>(x, y, rows, columns); }
+""")
+    words = "mine.cu: y would be whole numbers (int32), and results are fractions"
+    assert variants.read("mine", tmp_path).read_error == words
 
 
 def test_launches_of_a_fixed_number_are_for_that_number_alone(tmp_path):
@@ -249,14 +294,27 @@ def test_a_sum_that_cannot_be_is_told(problem, step, words, tmp_path):
     assert words in variants.read("mine", tmp_path).read_error
 
 
-def test_a_kernel_that_one_of_two_extents_is_told_is_not_taken_for_the_problem_s(tmp_path):
+def test_a_kernel_that_is_told_one_length_is_for_one_row(tmp_path):
     shutil.copy(problems.FOLDER / "softmax" / "problem.py", tmp_path)
     (tmp_path / "mine.cu").write_text("""\
 __global__ void softmax(const float *x, float *y, int N) {}
 void run(const float *x, float *y, int N) { softmax<<<(N + 255) / 256, 256>>>(x, y, N); }
 """)
-    words = "mine.cu: nothing tells the kernel columns (launch in line 2)"
-    assert variants.read("mine", tmp_path).read_error == words
+    read = variants.read("mine", tmp_path)
+    assert read.header.arguments == ["x", "y", "columns"] and read.header.limits.rows.exactly == 1
+
+
+@pytest.mark.parametrize(("rows", "columns"), [("N", "M"), ("M", "N"), ("height", "n")])
+def test_columns_are_what_a_row_s_number_is_multiplied_with(rows, columns, tmp_path):
+    shutil.copy(problems.FOLDER / "softmax" / "problem.py", tmp_path)
+    (tmp_path / "mine.cu").write_text(f"""\
+__global__ void softmax(const float *x, float *y, int {rows}, int {columns}) {{
+    for (int i = threadIdx.x; i < {columns}; i += 32) y[blockIdx.x * {columns} + i] = x[blockIdx.x * {columns} + i];
+}}
+void run(const float *x, float *y, int {rows}, int {columns}) {{ softmax<<<{rows}, 32>>>(x, y, {rows}, {columns}); }}
+""")
+    header = variants.read("mine", tmp_path).header
+    assert header.arguments == ["x", "y", "rows", "columns"] and header.grid == ["rows"]
 
 
 def test_a_tensor_of_another_shape_is_not_taken_for_the_problem_s(tmp_path):
@@ -630,3 +688,99 @@ def test_launches_in_a_row_that_cannot_be_followed_are_said_with_the_remedy():
     text = (FILES / "two_kernels.cu").read_text().replace("cudaMalloc(&columns", "allocate(&columns")
     with pytest.raises(UnreadableLaunch, match=r"nothing tells which array `columns` is.*say each launch in `steps`"):
         launch_reader.read(text)
+
+
+def read_beside(folder, of, code, yaml_text=""):
+    """The variant of a file among those of a problem, with YAML beside it."""
+    shutil.copy(problems.FOLDER / of / "problem.py", folder)
+    (folder / "mine.cu").write_text(code)
+    (folder / "mine.yaml").write_text(yaml_text)
+    return variants.read("mine", folder)
+
+
+ALTERNATIVES = """\
+#define TILE 16
+template <int T> __global__ void naive(const float *a, const float *b, float *c, int m, int n, int k) { c[0] = a[0]; }
+template <int T> __global__ void tiled(const float *a, const float *b, float *c, int m, int n, int k) { c[0] = a[0]; }
+int main(int count, char **words) {
+    int m = 8, n = 8, k = 8;
+    float *A_d, *B_d, *C_base_d, *C_d;
+    naive<TILE><<<m, n>>>(A_d, B_d, C_base_d, m, n, k);
+    if (count > 1) tiled<TILE><<<m, n>>>(A_d, B_d, C_d, m, n, k);
+}
+"""
+
+
+def test_kernels_that_hand_nothing_on_are_asked_about_and_either_answer_is_read(tmp_path):
+    question = read_beside(tmp_path, "gemm", ALTERNATIVES).read_error
+    assert "several kernels are launched" in question and "`kernel: tiled<16>`" in question
+    asked = read_beside(tmp_path, "gemm", ALTERNATIVES, "kernel: tiled<16>\n")
+    assert not asked.read_error and asked.header.kernel == "tiled<16>"
+    by_extent = ALTERNATIVES.replace("count > 1", "n % 16 == 0")
+    assert "stands under a condition" in read_beside(tmp_path, "gemm", by_extent, "kernel: tiled<16>\n").read_error
+
+
+@pytest.mark.parametrize(
+    ("numbers", "limits"),
+    [
+        ("const int N = 1 << 10;", {"equal": ["m", "n", "k"], "n": {"is": 1024}}),
+        ("#define M 64\n#define N 128\n#define K 256", {"m": {"is": 64}, "n": {"is": 128}, "k": {"is": 256}}),
+    ],
+)
+def test_numbers_of_the_file_that_a_kernel_counts_to_are_its_limits(numbers, limits, tmp_path):
+    inner = "K" if "K" in numbers else "N"
+    read = read_beside(
+        tmp_path,
+        "gemm",
+        f"""\
+{numbers}
+#define TILE 16
+__global__ void mm(const int *a, const int *b, int *c) {{
+    __shared__ int tile[TILE];
+    for (int i = 0; i < {inner}; ++i) c[blockIdx.x * N] += a[blockIdx.x * {inner} + i] * b[i * N];
+}}
+int main() {{ int *a, *b, *c; mm<<<N / TILE, TILE>>>(a, b, c); }}
+""",
+    )
+    assert read.read_error == "" and read.inferred_launch.facts["limits"] == limits
+
+
+def test_two_numbers_of_a_convolution_are_the_image_s_whatever_they_are_called(tmp_path):
+    read = read_beside(tmp_path, "conv", """\
+#define TAPS 5
+__constant__ float mask[TAPS][TAPS];
+__global__ void convolve(const float *in, float *out, int N, int M) { out[threadIdx.y * M + threadIdx.x] = in[threadIdx.y * M]; }
+void run(const float *in, const float *filter, float *out, int N, int M) {
+    cudaMemcpyToSymbol(mask, filter, sizeof(mask));
+    convolve<<<N, M>>>(in, out, N, M);
+}
+""", "limits: {P: {is: 2}}\n")  # fmt: skip
+    limits = read.header.limits.bounds
+    assert read.header.arguments == ["x", "y", "H", "W"]
+    assert {name: limits[name].exactly for name in ("N", "C", "M", "K", "P")} == {
+        "N": 1,
+        "C": 1,
+        "M": 1,
+        "K": 5,
+        "P": 2,
+    }
+
+
+def test_an_input_that_a_kernel_overwrites_is_copied_before_each_launch(tmp_path):
+    read = read_beside(
+        tmp_path,
+        "reduce",
+        """\
+__global__ void sum(int *x, int *y, int n) { x[0] += x[1]; *y = x[0]; }
+void run(int *x, int *y, int n) { sum<<<1, 1>>>(x, y, n); }
+""",
+    )
+    fill, launch = read.header.steps
+    assert (fill.fill, launch.arguments) == ({"x_memory": "x"}, ["x_memory", "y", "n"])
+    assert read.header.scratch == {"x_memory": "4 * n"}
+
+
+def test_a_pointer_to_what_is_no_number_is_refused(tmp_path):
+    lines = "arguments: [x, y, n]\nthreads: [1]\ngrid: [1]\n"
+    read = read_beside(tmp_path, "reduce", "__global__ void sum(Pixel *x, float *y, int n) {}\n", lines)
+    assert read.read_error == "mine.cu: sum: `x` points to Pixel, which is no type of numbers here"

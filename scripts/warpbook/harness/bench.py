@@ -21,12 +21,12 @@ from warpbook.problems.problem import Array, Case, itemsize, numpy_type
 if TYPE_CHECKING:
     from warpbook.harness.shared_memory import HostSets
 
-FLOATS = Array(shape=(), least=-4, most=4)  # what is drawn for an array that no problem describes
+FLOATS = Array(shape=(), least=-4, most=4, shift=0)  # what is drawn for an array that no problem describes
 
 # What an array holds that nobody wrote, and the margins around it, by bytes of a unit of memory: quiet NaNs with
-# payloads of their own, of float32, and of both float16 and bfloat16. A result that was computed from a margin is NaN
+# payloads of their own, of float32 and float64, and of both float16 and bfloat16. A result that was computed from a margin is NaN
 # too, but not the NaN of an output that was never written.
-POISON, MARGIN = {4: 0x7FC0DEAD, 2: 0x7FAD, 1: 0xAD}, {4: 0x7FC0BEEF, 2: 0x7FBE, 1: 0xBE}
+POISON, MARGIN = {4: 0x7FF8DEAD, 2: 0x7FAD, 1: 0xAD}, {4: 0x7FF8BEEF, 2: 0x7FBE, 1: 0xBE}
 
 # CPU variants are given at most so many images a call, so that ten thousand images need no more memory than a hundred.
 CPU_CHUNK = 100
@@ -274,7 +274,7 @@ class CpuBench:
         self._load = LoadMeter(tolerated_load)
         self._processes: Sequence[WorkerProcess] = ()
         self._children_s = 0.0
-        self._drawn: dict[tuple[str, tuple[int, ...]], np.ndarray] = {}
+        self._drawn: dict[tuple[str, tuple[int, ...], str], np.ndarray] = {}
         """Values that an input of a shape is filled from: more than it holds, from a place of chance."""
 
     @property
@@ -338,9 +338,9 @@ class CpuBench:
         for number, (name, one) in enumerate(buffers.inputs.items()):
             shape, array = case.shape(name), case.arrays[name]
             generator = np.random.default_rng([others if number else seed, number])
-            kept = self._drawn.get((name, shape))
+            kept = self._drawn.get((name, shape, array.dtype))
             if kept is None:
-                kept = self._drawn[name, shape] = np.empty(one.values.size + SHIFTS, one.values.dtype)
+                kept = self._drawn[name, shape, array.dtype] = np.empty(one.values.size + SHIFTS, one.values.dtype)
                 self.draw(kept, secrets.randbits(63), False, array)
             begin = int(generator.integers(SHIFTS + 1))
             one.values[...] = kept[begin : begin + one.values.size].reshape(shape)

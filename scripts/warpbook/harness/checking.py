@@ -25,7 +25,7 @@ from warpbook.harness import bench as benches
 from warpbook.harness import error_diagnosis, reference, tamper_check
 from warpbook.harness.bench import FLOATS, MARGIN, POISON, Bench, Buffers, allocate
 from warpbook.kernels.variants import Operation, Variant
-from warpbook.problems.problem import Case, itemsize
+from warpbook.problems.problem import VALUES, Case
 
 Row = dict[str, Any]
 
@@ -145,10 +145,18 @@ def reject_other_shapes(variant: NamedSubject, case: Case, shapes: Any) -> None:
         raise VariantFailure("wrong_result", f"{variant.name} returns shape {said}, expected {due}")
 
 
-def draw_fresh(bench: Bench, case: Case | None, inputs: Mapping[str, Any], integers: bool = False) -> None:
-    """Fill inputs with values that nobody has seen before, of the ranges that the problem says."""
+def draw_fresh(
+    bench: Bench, case: Case | None, inputs: Mapping[str, Any], integers: bool = False, shifted: bool = False
+) -> None:
+    """Fill inputs with values that nobody has seen before, of the ranges that the problem says; `shifted` where it says
+    that, up or down by chance, and the neighbouring rows the other way."""
     for name, values in inputs.items():
-        bench.draw(values, secrets.randbits(63), integers, case.arrays[name] if case else FLOATS)
+        array = case.arrays[name] if case else FLOATS
+        bench.draw(values, secrets.randbits(63), integers, array)
+        if shifted and array.shift and array.is_real:
+            first = secrets.randbelow(2)
+            values[first::2] += array.shift
+            values[1 - first :: 2] -= array.shift
 
 
 def random_word(unit: int = 4) -> int:
@@ -238,7 +246,10 @@ def comparison_columns(
     direct = variant.header.method == "direct"
     worst: tuple[float, Row] | None = None
     for name, difference in differences.items():
-        exact = not case.arrays[name].is_real or (integers and direct)
+        array = case.arrays[name]
+        # Half precision holds whole numbers up to a limit, and so partial sums where no magnitude is beyond it.
+        held = difference.max_magnitude <= VALUES[array.dtype][1] if array.dtype in VALUES else True
+        exact = not array.is_real or (integers and direct and held)
         unit = 0.0 if exact else reference.unit_error(case, variant)
         tolerance = unit * difference.max_magnitude
         if not difference.max_abs_err:
@@ -255,7 +266,7 @@ def comparison_columns(
         elif ratio > 1:
             limit = f"exceeds what {variant.header.precision} allows, {tolerance:.3g}"
             if not unit:
-                limit = "must be exact on small integers" if case.arrays[name].is_real else "must be exact"
+                limit = "must be exact on small integers" if array.is_real else "must be exact"
             reason = f"{variant.name} is wrong on {case}: largest error {difference.max_abs_err:.3g} {limit}"
         columns = {
             "max_abs_err": difference.max_abs_err,
@@ -286,7 +297,7 @@ def tests_for(case: Case) -> tuple[str, ...]:
 def _with_array(reason: str, variant: Variant, case: Case) -> str:
     """A reason that tells of memory by its bytes, with the array that is as large; where several are, as it is."""
     told = re.search(r"the (\d+) bytes$", reason)
-    sizes = {name: case.count(name) * itemsize(one.dtype) for name, one in case.arrays.items()}
+    sizes = {name: case.nbytes(name) for name in case.arrays}
     named = [name for name, size in sizes.items() if told and size == int(told[1])]
     return f"{reason} of {named[0]}" if len(named) == 1 and not variant.header.scratch else reason
 
@@ -305,6 +316,7 @@ def check_case(
     An unsupported case gives one row that says so; a failure ends its tests with the row that names it, and its cause
     where it is to `diagnose`. A test after which there is `enough` is the last.
     """
+    case = case.of(variant.problem)
     tests = tests or tests_for(case)
     place = {"case": case.name, "size": case.size}
 
@@ -328,7 +340,8 @@ def check_case(
             margins = None
             for number, test in enumerate(tests):
                 integers = test == "integers"
-                draw_fresh(bench, case, buffers.input_values, integers)
+                last = number == len(tests) - 1
+                draw_fresh(bench, case, buffers.input_values, integers, shifted=last and not integers)
                 if number:
                     margins = fill_margins(bench, buffers)
                 results = guarded_call(bench, variant, operation, buffers, not number, margins)
@@ -337,6 +350,10 @@ def check_case(
                 if not columns["ok"] and isinstance(bench, benches.CpuBench):
                     where = reference.describe_mismatch(case, buffers.input_values, results, columns["tolerance"])
                     columns["reason"] += f"; {where}" if where else ""
+                if not columns["ok"] and last and (moved := max(one.shift for one in case.inputs.values())):
+                    columns["reason"] += (
+                        f"; its rows are moved by {moved} up or down: does an intermediate value overflow?"
+                    )
                 rows = [one for one in rows if one["test"] != test]
                 rows.append(row(test, **columns, reference=bench.reference_name))
                 if not rows[-1]["ok"] or enough():

@@ -16,6 +16,11 @@ from warpbook.harness import worker_protocol
 
 NUMBERS = {"f": ctypes.c_float, "d": ctypes.c_double, "i": ctypes.c_int32, "l": ctypes.c_int64}
 """Types of numbers that a kernel takes, by their letters in a recording."""
+_ADDED: dict[str, Any] = {
+    "float32": ctypes.c_float, "float64": ctypes.c_double, "int32": ctypes.c_int32, "int64": ctypes.c_int64,
+    "uint32": ctypes.c_uint32, "uint64": ctypes.c_uint64,
+}  # fmt: skip
+"""Types of values that a host adds up."""
 
 
 def undefined_symbol(error: OSError) -> str:
@@ -125,9 +130,9 @@ class LaunchedKernels(EmulatedLibrary):
         self.hold(memory, arrays, outputs)
         self._outputs = [
             (own, size // 4)
-            for (own, _, size), (_, dtype) in zip(self._arrays, arrays, strict=True)
+            for (own, _, size), (_, dtype) in zip(self._arrays[-outputs:], arrays[-outputs:], strict=True)
             if dtype == "float32"
-        ][-outputs:]
+        ]
         self._read(memory, recorded, [(own, size) for own, _, size in self._arrays], reverse)
         return {}
 
@@ -178,10 +183,14 @@ class LaunchedKernels(EmulatedLibrary):
             begin, size = self._known[number]
             fill(begin, size, value)
         elif what == "sum":
-            begin, size = self._known[given[0]]
-            ctypes.c_float.from_address(self._known[given[1]][0]).value = sum(
-                (ctypes.c_float * (size // 4)).from_address(begin)
-            )
+            number, dtype, output, output_dtype = given
+            begin, size = self._known[number]
+            kind = _ADDED[dtype]
+            added = sum((kind * (size // ctypes.sizeof(kind))).from_address(begin))
+            _ADDED[output_dtype].from_address(self._known[output][0]).value = added
+        elif what == "move":
+            (begin, size), (target, room) = (self._known[number] for number in given)
+            ctypes.memmove(target, begin, min(size, room))
         elif what == "copy":
             name, number = given
             target = ctypes.addressof(ctypes.c_char.in_dll(self._library, name))

@@ -70,8 +70,6 @@ def find(bench: CpuBench, variant: Variant, case: Case, operation: Operation, bu
     where none is found."""
     if len(buffers.outputs) != 1 or case.count(next(iter(buffers.outputs))) > OUTPUTS_MAX:
         return ""
-    if not all(one.is_real for one in case.arrays.values()):
-        return ""
     try:
         return _find(bench, variant, case, operation, buffers)
     except Exception:  # a variant's code may raise anything: whoever meets that first tells it
@@ -85,7 +83,8 @@ def _find(bench: CpuBench, variant: Variant, case: Case, operation: Operation, b
     if same(found, expected):
         return ""  # wrong on other numbers than these
     unwritten = np.isnan(found)
-    if unwritten.any() and (words := _reads_output(bench, case, operation, buffers, name)):
+    whole = not case.arrays[name].is_real  # which no NaN tells that they were not written
+    if (unwritten.any() or whole) and (words := _reads_output(bench, case, operation, buffers, name)):
         return words
     for words in itertools.chain(
         _places(case, name, found, expected),
@@ -106,7 +105,8 @@ def _reads_output(bench: CpuBench, case: Case, operation: Operation, buffers: Bu
         results.append((found, problem.compute(case, given, np)[name]))
     (zeroed, first), (filled, second) = results
     if same(zeroed, first) and same(filled, second + 5):
-        return f"{ADDS} {name} without setting it first: it is right where {name} is 0 before the call"
+        remedy = f"if its host sets that to 0, say `clear: [{name}]`"
+        return f"{ADDS} {name} without setting it first: it is right where {name} is 0 before the call; {remedy}"
     if same(zeroed, first) and same(filled, second):
         return f"reads {name} without setting it first: a NaN there stays one, times 0 too"
     return ""

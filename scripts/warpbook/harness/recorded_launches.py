@@ -27,7 +27,7 @@ def record(variant: Variant, case: Case) -> bytes:
     recorder = _Recorder(len(case.arrays))
     operation = variant.prepare(case, recorder)
     recorder.steps.clear()  # how scratch memory begins stands with it
-    operation(*(_Place(recorder, place, itemsize(one.dtype)) for place, one in enumerate(case.arrays.values())))
+    operation(*(_Place(recorder, place, one.dtype) for place, one in enumerate(case.arrays.values())))
     return json.dumps({"scratch": recorder.scratch, "steps": recorder.steps}).encode()
 
 
@@ -37,23 +37,37 @@ class _Place:
 
     recorder: "_Recorder"
     number: int
-    itemsize: int
+    dtype: str
     offset: int = 0
 
     def reshape(self, _: int) -> "_Place":
         return self
 
+    def view(self, dtype: str) -> "_Place":
+        return replace(self, dtype=dtype)
+
     def __getitem__(self, values: slice) -> "_Place":
         return replace(self, offset=self.offset + values.start)
 
-    def __setitem__(self, _: Any, added_up: "_Place") -> None:
-        self.recorder.steps.append(["sum", added_up.number, self.number])
+    def __setitem__(self, _: Any, values: "_Place | _Sum") -> None:
+        if isinstance(values, _Sum):
+            of = values.of
+            self.recorder.steps.append(["sum", of.number, of.dtype, self.number, self.dtype])
+        else:
+            self.recorder.steps.append(["move", values.number, self.number])
 
-    def sum(self) -> "_Place":
-        return self
+    def sum(self) -> "_Sum":
+        return _Sum(self)
 
     def fill(self, value: float) -> None:
         self.recorder.fill(self.number, value)
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """The sum of an array."""
+
+    of: _Place
 
 
 class _Recorder:
@@ -66,7 +80,7 @@ class _Recorder:
 
     def empty(self, shape: tuple[int, ...]) -> _Place:
         self.scratch.append([math.prod(shape) * 4, None])
-        return _Place(self, self._arrays + len(self.scratch) - 1, 4)
+        return _Place(self, self._arrays + len(self.scratch) - 1, "float32")
 
     def fill(self, number: int, value: float) -> None:
         if number >= self._arrays and self.scratch[number - self._arrays][1] is None:
@@ -100,5 +114,5 @@ class _Symbol:
 
 def _argument(value: Any) -> list[Any]:
     if isinstance(value, _Place):
-        return ["array", value.number, value.offset * value.itemsize]
+        return ["array", value.number, value.offset * itemsize(value.dtype)]
     return [LETTERS[type(value)], value.item(), 0]

@@ -18,6 +18,9 @@ from warpbook.problems.problem import Case
 # (Higham and Mary, A new approach to probabilistic rounding error analysis, SIAM J. Sci. Comput. 41, 2019.)
 DEVIATIONS = 10
 
+ERROR_MAX = 1e140
+"""Errors are no larger, so that their squares add up to a number."""
+
 ROUNDOFF = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 """Unit roundoff of types that an output may be stored in, where it is coarser than float32's."""
 
@@ -82,7 +85,7 @@ def difference(found: np.ndarray, expected: np.ndarray, magnitude: np.ndarray) -
     """The difference between an output and the float64 values that it should have."""
     err = np.abs(found.astype(np.float64) - expected)
     finite = np.isfinite(err)
-    err, expected, magnitude = err[finite], expected[finite], magnitude[finite]
+    err, expected, magnitude = np.minimum(err[finite], ERROR_MAX), expected[finite], magnitude[finite]
     with np.errstate(divide="ignore", invalid="ignore"):
         units = np.where(err > 0, err / magnitude, 0.0)
     return Difference(

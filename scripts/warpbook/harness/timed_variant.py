@@ -102,6 +102,7 @@ class TimedVariant:
         if self.process.ended:
             self.process = self._new_process()
         self._forget()
+        case = case.of(self.variant.problem)
         self._parts = self._bench.parts(case)
         self._kept, self._calls, self._last_ms = [], 0, float("inf")
         self._seen_ms, self._taken_ms = [], []
@@ -348,7 +349,7 @@ class TimedVariant:
 
     def _audited_calls(self, part: Case, op_ms: float) -> int:
         """How many calls are audited, and twice as many."""
-        nbytes = sum(int(np.prod(part.shape(name), dtype=np.int64)) * 4 for name in part.arrays)
+        nbytes = sum(map(part.nbytes, part.arrays))
         room = max(1, AUDITED_BYTES[self._bench.on_device] // (2 * nbytes))
         return int(min(room, MOST_AUDITED_CALLS, max(1, np.ceil(AUDITED_MS / op_ms))))
 

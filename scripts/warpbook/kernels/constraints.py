@@ -75,6 +75,11 @@ class Limits(BaseModel):
         """The bounds that it sets, by the extent's name."""
         return dict(self.__pydantic_extra__ or {})
 
+    def narrowed(self, bounds: dict[str, Any]) -> "Limits":
+        """These limits, and bounds of other extents."""
+        kept = self.model_dump(by_alias=True, exclude_defaults=True)
+        return Limits.model_validate(bounds | kept)
+
     def check(self, problem: Problem) -> None:
         """Raises ValueError for a name that is none of the problem's."""
         known = [*problem.names, "layers", "equal"]
@@ -92,6 +97,7 @@ class Limits(BaseModel):
         equal = [name for name in self.equal if name in facts.extents]
         if len({case.extents[name] for name in equal}) > 1:
             least = min(value for name in equal if (value := case.extents[name]) > 1)
+            least = max([least, *(bounds[name].nearest(least) for name in equal if name in bounds)])
             extents |= {name: least for name in equal if name != facts.size}
             size = least if facts.size in equal else size
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from warpbook.kernels import launches, sources
 from warpbook.kernels.launch_inference import launch_sites
 from warpbook.kernels.launches import Argument, Call, Slice
-from warpbook.problems.problem import Case
+from warpbook.problems.problem import Case, Dtype, Problem, element_type, itemsize
 
 if TYPE_CHECKING:
     from warpbook.kernels.headers import Header
@@ -33,6 +33,32 @@ def passed_kinds(code: str, kernel: str, arguments: Sequence[Argument], arrays: 
         else:
             kinds += known.number if known else "l"
     return kinds
+
+
+def element_types(
+    launched: Sequence[tuple[str, Sequence[Argument]]], header: "Header", code: str, problem: Problem
+) -> dict[str, Dtype]:
+    """The type of the values of each array, scratch memory too, by the parameters of kernels that get it, where they tell.
+
+    Raises ValueError where kernels take an array of the problem as different types."""
+    found: dict[str, Dtype] = {}
+    for kernel, arguments in launched:
+        for parameter, argument in zip(launch_sites.kernel_parameters(code, kernel), arguments, strict=False):
+            name = launches.find_array(argument, header.arrays(problem))
+            dtype = element_type(parameter.kind) if name and parameter.pointer else None
+            if name and parameter.pointer and not (dtype or parameter.kind in launch_sites.UNTYPED):
+                raise ValueError(
+                    f"{kernel}: `{parameter.name}` points to {parameter.kind}, which is no type of numbers here"
+                )
+            if dtype and found.setdefault(name, dtype) != dtype and name not in header.scratch:
+                raise ValueError(f"{kernel} takes {name} as {dtype}, and a launch before it as {found[name]}")
+    for step in header.steps:
+        found |= {array: found[held] for held, array in step.fill.items() if held in found}
+    sums = [step.sum for step in header.steps if step.sum in found]
+    found |= {name: found[sums[-1]] for name in problem.outputs if sums}
+    if header.constant_memory and (dtype := launch_sites.constant_type(code, header.constant_memory)):
+        found[problem.arrays[1]] = dtype
+    return found
 
 
 def check_numbers(code: str, call: Call) -> None:
@@ -69,26 +95,37 @@ class _Binding:
         self._names = list(case.arrays)
         self._arrays = header.arrays(case.problem)
         names = case.extents | header.constants
-        self._scratch = {name: self._memory(-(-size // 4)) for name, size in header.scratch_bytes(names).items()}
+        launched = [(step.kernel, step.arguments) for step in header.steps if step.kernel]
+        types = element_types(launched, header, code, case.problem)
+        self._scratch: dict[str, Any] = {}
+        for name, size in header.scratch_bytes(names).items():
+            dtype = types.get(name, "float32")
+            whole = -(-size // itemsize(dtype)) * itemsize(dtype)  # no byte is behind the last value
+            self._scratch[name] = self._memory(whole).view(dtype)
         self._functions: dict[tuple[str, int], Callable[..., None]] = {}
 
-    def _memory(self, count: int, value: float = math.nan) -> Any:
-        """Memory for so many float32; what nobody wrote is NaN."""
-        memory = self._kernels.empty((max(count, 1),))
+    def _memory(self, size: int, value: float = math.nan) -> Any:
+        """Memory of so many bytes, as float32; what nobody wrote is NaN."""
+        count = max(-(-size // 4), 1)
+        memory = self._kernels.empty((count,))
         if not math.isnan(value) or count <= _FILLED_MAX:
             memory.fill(value)
         return memory
 
     def call(self, call: Call) -> _Launch:
         if not call.kernel:
-            name, *sums = map(str, call.arguments)
-            if sums:
-                (output,) = map(self._names.index, sums)
+            name, *others = map(str, call.arguments)
+            if others:
+                (other,) = map(self._names.index, others)
+                count = self._case.count(others[0])
 
                 def add_up(arrays: tuple[Any, ...]) -> None:
-                    arrays[output][...] = self._scratch[name].sum()
+                    arrays[other][...] = self._scratch[name].sum()
 
-                return add_up
+                def copy(arrays: tuple[Any, ...]) -> None:
+                    self._scratch[name][:count] = arrays[other].reshape(-1)
+
+                return add_up if others[0] in self._case.problem.outputs else copy
             if name in self._scratch:
                 return lambda arrays: self._scratch[name].fill(0)
             place = self._names.index(name)
@@ -141,8 +178,9 @@ class _Binding:
         if value in self._scratch:
             return self._scratch[value]
         if value == launches.ZEROS:
-            return self._memory(max(map(self._case.count, self._names)), 0)
+            return self._memory(max(self._case.nbytes(name) for name in self._names), 0)
         if value == launches.NULL or launch_sites.tests_pointer(self._code, kernel, place):
             return np.intp(0)
         # An optional input that the case does not have, and that the kernel reads all the same.
-        return self._memory(math.prod(map(self._case.value, self._case.problem.inputs[value].shape)), 0)
+        absent = self._case.problem.inputs[value]
+        return self._memory(math.prod(map(self._case.value, absent.shape)) * itemsize(absent.dtype), 0)

@@ -56,8 +56,8 @@ class Header(BaseModel):
     peer: bool = Field(False, description="calls a library that users would otherwise pick")
     order: Literal["NCHW", "NHWC"] = Field("NCHW", description="a peer's layout of x, w and y; converted untimed")
     requires: str = Field("", description="package that it needs beyond the default install: its language, for one")
-    precision: Literal["fp32", "tf32", "fp16", "bf16"] = Field(
-        "fp32", description="precision of its result, which sets the tolerance"
+    precision: Literal["fp32", "tf32", "fp16", "bf16", "fp64", "int"] = Field(
+        "fp32", description="precision of its result, which sets the tolerance; fp64 and int by its arrays' type"
     )
     method: Literal["direct", "any"] = Field(
         "direct", description="direct: computes every multiply-add; any: may compute fewer. Sets the lower bound"
@@ -147,6 +147,9 @@ class Header(BaseModel):
                 raise ValueError(f"clear: {step.clear!r} is neither an output nor of `scratch`")
             if step.sum and step.sum not in self.scratch:
                 raise ValueError(f"sum: {step.sum!r} is not of `scratch`")
+            for held, array in step.fill.items():
+                if held not in self.scratch or array not in problem.inputs:
+                    raise ValueError(f"fill: {held!r} is not of `scratch`, or {array!r} is no input")
             if step.sum and [one.shape for one in problem.outputs.values()] != [(1,)]:
                 raise ValueError(f"sum: {problem.name} has more outputs than one value")
         if self.general:
@@ -162,6 +165,7 @@ class Header(BaseModel):
         constant = problem.arrays[1] if self.constant_memory else ""
         said = [launches.find_array(text, arrays) for step in self._steps for text in step.arguments]
         said += [name for step in self._steps if step.sum for name in problem.outputs]
+        said += [name for step in self._steps for name in step.fill.values()]
         for array in problem.arrays:
             there, times = said.count(array), 0 if array == constant else 1
             if said and (there < times if self.steps else there != times):
@@ -190,7 +194,7 @@ class Header(BaseModel):
         """The precision below FP32 that its direct method multiplies in, and how many such products make one; None
         where it multiplies in FP32, or its method may do fewer operations."""
         precision, products = (self.split.precision, self.split.products) if self.split else (self.precision, 1)
-        return (precision, products) if precision != "fp32" and self.method == "direct" else None
+        return (precision, products) if precision in ("tf32", "fp16", "bf16") and self.method == "direct" else None
 
     @property
     def sums_in_fp32(self) -> bool:
@@ -280,7 +284,9 @@ class Header(BaseModel):
         cleared = [Call("", (name,), launches.Shape((), (), 0)) for name in self.clear]
         if self.steps or self.loop:
             named = (
-                step if step.clear or step.sum or step.kernel else step.model_copy(update={"kernel": kernel})
+                step
+                if step.clear or step.sum or step.fill or step.kernel
+                else step.model_copy(update={"kernel": kernel})
                 for step in self._steps
             )
             steps = list(named)

@@ -46,7 +46,7 @@ class Slice(NamedTuple):
 
 class Call(NamedTuple):
     """One launch and what it gets: arrays and parts of arrays, and numbers by value; or, without a kernel, an array to be
-    filled with zeros, or one to be added up and the one that the sum goes to."""
+    filled with zeros; one to be added up and the output that the sum goes to; or one to be filled and an input."""
 
     kernel: str
     arguments: tuple[Slice | str | int | float, ...]
@@ -64,12 +64,18 @@ class LaunchStep(BaseModel):
     shared_bytes: Expression = 0
     clear: str = Field("", description="an array to fill with zeros, in place of a launch")
     sum: str = Field("", description="memory of `scratch` to add up into the output, in place of a launch")
+    fill: dict[str, str] = Field(
+        default_factory=dict,
+        max_length=1,
+        description="{held: x}: copies an input to memory of `scratch`, as a kernel may write",
+    )
     loop: dict[str, Expression] = Field(default_factory=dict, description="{n: N}: once for each n from 0 to N - 1")
 
     @model_validator(mode="after")
     def _one_thing(self) -> "LaunchStep":
-        if [bool(self.kernel), bool(self.clear), bool(self.sum)].count(True) != 1:
-            raise ValueError("a step launches a `kernel`, fills an array with zeros, `clear`, or adds one up, `sum`")
+        if [bool(self.kernel), bool(self.clear), bool(self.sum), bool(self.fill)].count(True) != 1:
+            words = "fills an array with zeros, `clear`, or with an input, `fill`, or adds one up, `sum`"
+            raise ValueError(f"a step launches a `kernel`, {words}")
         if self.kernel and not (self.threads and self.grid and self.arguments):
             raise ValueError(f"{self.kernel} needs `arguments`, `threads` and `grid`")
         return self
@@ -118,6 +124,8 @@ class _StepEvaluator:
             return Call("", (step.clear,), Shape((), (), 0))
         if step.sum:
             return Call("", (step.sum, self._output), Shape((), (), 0))
+        if step.fill:
+            return Call("", next(iter(step.fill.items())), Shape((), (), 0))
         threads = expressions.values("threads", step.threads, names)
         if reason := occupancy.block_limit_reason(threads):
             raise ValueError(reason)

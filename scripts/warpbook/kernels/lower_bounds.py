@@ -24,7 +24,7 @@ def method_bound_ms(case: Case, header: Header, gpu: dict[str, Any], kept_bytes:
         split_peak = peaks[header.split.precision]
         peak = split_peak / header.split.products if split_peak else None
     elif header.method == "direct":
-        peak = peaks[header.precision]
+        peak = peaks.get(header.precision, peaks["fp32"])  # FP64 and whole numbers are no faster than FP32
     return lower_bound_ms(case, gpu["copy_gb_per_s"], peak, kept_bytes)
 
 

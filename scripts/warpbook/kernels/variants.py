@@ -11,7 +11,7 @@ import json
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -48,6 +48,8 @@ PRECISIONS = {
     "tf32": (2.0**-23, 2.0**-11),
     "fp16": (2.0**-23, 2.0**-11),
     "bf16": (2.0**-23, 2.0**-8),
+    "fp64": (2.0**-52, 0.0),  # of which half are the reference's own
+    "int": (0.0, 0.0),
 }
 
 Operation = Callable[..., Any]
@@ -161,8 +163,14 @@ class Variant:
 
     @property
     def title(self) -> str:
-        """Its title, or its name where it says none."""
-        return self.header.title.strip() or self.stem
+        """Its title, or its name where it says none; and the types of its arrays, where they are not the problem's."""
+        types = self.element_types
+        return (self.header.title.strip() or self.stem) + (f" (in {types})" if types else "")
+
+    @property
+    def element_types(self) -> str:
+        """The types of its arrays, in words, where they are not the problem's; empty where they are."""
+        return " and ".join(dict.fromkeys(dtype for _, dtype in self.problem.dtypes))
 
     def notes(self, cases: Iterable[Case]) -> str:
         """Sentences on how it is called, where that was read, and on what its files do not say; empty where neither."""
@@ -360,7 +368,9 @@ def read(name: str, folder: Path | None = None) -> Variant:
             if isinstance(asked, list):  # several, in a row
                 asked = list(map(str, content.pop("kernel")))
             written = launch_reader.read_file(cuda, described.code, asked, of, inlined.files)
-            content = {**(written.facts if written else {}), **content}  # of limits, what is said holds
+            read_facts = written.facts if written else {}
+            limits = read_facts.get("limits", {}) | (content.get("limits") or {})
+            content = {**read_facts, **content, **({"limits": limits} if limits else {})}
             said_by = kept
         header, problem = Header.model_validate(usual | content, context=context), ""
         baseline, endings = (of.facts.baseline, (".cu",)) if cuda else (of.facts.cpu_baseline, (".py", ".cpp"))
@@ -393,7 +403,7 @@ def read(name: str, folder: Path | None = None) -> Variant:
         problem = headers.first_problem(error)
     in_full: dict[str, Any] = {"builds_on": full_name(of, header.builds_on)}
     in_full["claims"] = [claim.model_copy(update={"against": full_name(of, claim.against)}) for claim in header.claims]
-    return Variant(
+    variant = Variant(
         full_name(of, name),
         of,
         cuda,
@@ -409,6 +419,22 @@ def read(name: str, folder: Path | None = None) -> Variant:
         entry,
         (*inlined.files, *imported),
     )
+    return variant if variant.read_error or not cuda or python else _with_element_types(variant, content)
+
+
+def _with_element_types(variant: Variant, content: Mapping[str, Any]) -> Variant:
+    """A variant on arrays of the types that its kernels take. It has their precision, and no baseline of another type,
+    where its facts, `content`, name none."""
+    try:
+        types = declared_launch.element_types(variant.launched, variant.header, variant.code, variant.problem)
+        of = variant.problem.with_dtypes(
+            {name: types[name] for name in variant.problem.facts.array_names if name in types}
+        )
+    except ValueError as error:
+        return replace(variant, read_error=f"{variant.files[0].name}: {error}")
+    usual = {"precision": of.precision, "builds_on": ""} if of.dtypes else {}
+    unsaid = {key: value for key, value in usual.items() if key not in content}
+    return replace(variant, problem=of, header=variant.header.model_copy(update=unsaid))
 
 
 def _launch_problem(name: str, of: Problem, header: Header, code: str) -> str:

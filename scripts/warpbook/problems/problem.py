@@ -6,6 +6,7 @@ import ast
 import functools
 import inspect
 import math
+import re
 import string
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -33,19 +34,28 @@ SIZE = "size"  # the name, in expressions, of the extent that a study sweeps
 VALUES = {"int8": (-128, 127), "uint8": (0, 255), "float16": (-2048, 2048), "bfloat16": (-256, 256)}
 """Whole numbers that a type holds, where those of float32 are more."""
 
-Dtype = Literal["float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8"]
+Dtype = Literal["float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint64", "uint32", "uint8"]
 
-C_TYPES: dict[str, tuple[str, ...]] = {
+C_TYPES: dict[Dtype, tuple[str, ...]] = {
     "float64": ("double",),
     "float32": ("float",),
     "float16": ("__half", "half"),
-    "bfloat16": ("__nv_bfloat16",),
-    "int64": ("long long", "int64_t"),
+    "bfloat16": ("__nv_bfloat16", "nv_bfloat16"),
+    "int64": ("long long", "int64_t", "long", "long int", "long long int"),
     "int32": ("int", "int32_t"),
     "int8": ("signed char", "int8_t", "char"),
+    "uint64": ("unsigned long long", "uint64_t", "unsigned long", "unsigned long long int", "size_t"),
+    "uint32": ("unsigned int", "uint32_t", "unsigned", "uint"),
     "uint8": ("unsigned char", "uint8_t"),
 }
 """What C++ calls each type, its usual name first."""
+
+
+def element_type(c_type: str) -> Dtype | None:
+    """The type of values that a pointer to a C++ type points to: of int4 those of int; None where it is none of ours."""
+    name = " ".join(re.sub(r"\b(?:const|volatile|signed|__restrict__)\b", "", c_type).split())
+    named: dict[str, Dtype] = {each: dtype for dtype, names in C_TYPES.items() for each in names}
+    return named.get(name) or named.get(re.sub(r"[234]$", "", name))
 
 
 class _ProblemModel(BaseModel):
@@ -67,6 +77,7 @@ class Array(_ProblemModel):
     dtype: Dtype = "float32"
     least: int = Field(-4, description="least of the whole numbers that are drawn for it")
     most: int = Field(4, description="largest of them")
+    shift: int = Field(0, description="added to, or taken from, the reals of neighbouring rows in the last test")
 
     @model_validator(mode="before")
     @classmethod
@@ -86,6 +97,11 @@ class Array(_ProblemModel):
     @property
     def is_real(self) -> bool:
         return "float" in self.dtype
+
+    def with_dtype(self, dtype: Dtype, unsigned: bool = False) -> "Array":
+        """It of another type; without numbers below 0 where that, or what is computed of it, is `unsigned`."""
+        least = max(self.least, 0) if unsigned or dtype.startswith("uint") else self.least
+        return Array(shape=self.shape, dtype=dtype, least=least, most=self.most, shift=self.shift)
 
 
 def _extents(content: Any) -> Any:
@@ -181,10 +197,32 @@ class Problem:
     name: str
     folder: Path
     facts: Facts = field(compare=False, repr=False)
+    dtypes: tuple[tuple[str, Dtype], ...] = ()
+    """Types of arrays that a variant takes in place of those that the problem says."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Another process reads it from its folder: `module` cannot be sent.
-        return read, (self.folder,)
+        return _read_with, (self.folder, self.dtypes)
+
+    def with_dtypes(self, dtypes: Mapping[str, Dtype]) -> "Problem":
+        """It on arrays of other types. Raises ValueError where results would not be those of the problem."""
+        arrays = {**self.inputs, **self.outputs}
+        others = {name: dtype for name, dtype in dtypes.items() if arrays[name].dtype != dtype}
+        if not others:
+            return self
+        facts = self.facts
+        unsigned = any(others.get(name, "").startswith("uint") for name in self.outputs)
+
+        def changed(listed: Mapping[str, Array]) -> dict[str, Array]:
+            kinds = {name: others.get(name.removesuffix("?"), one.dtype) for name, one in listed.items()}
+            return {name: one.with_dtype(kinds[name], unsigned) for name, one in listed.items()}
+
+        facts = facts.model_copy(update={"inputs": changed(facts.inputs), "outputs": changed(facts.outputs)})
+        made = Problem(self.name, self.folder, facts, tuple(others.items()))
+        fractions = not facts.exact or any(one.is_real for one in made.inputs.values())
+        if whole := next((name for name, one in made.outputs.items() if not one.is_real and fractions), ""):
+            raise ValueError(f"{whole} would be whole numbers ({made.outputs[whole].dtype}), and results are fractions")
+        return made
 
     @property
     def title(self) -> str:
@@ -208,6 +246,16 @@ class Problem:
     def optional(self) -> tuple[str, ...]:
         """Names of the optional inputs."""
         return tuple(name.removesuffix("?") for name in self.facts.inputs if name.endswith("?"))
+
+    @property
+    def precision(self) -> str:
+        """The precision of a result by the types of its arrays."""
+        inputs, outputs = ({one.dtype for one in listed.values()} for listed in (self.inputs, self.outputs))
+        if not any("float" in dtype for dtype in outputs):
+            return "int"
+        if inputs == outputs == {"float64"}:
+            return "fp64"
+        return "fp16" if "float16" in inputs | outputs else "bf16" if "bfloat16" in inputs | outputs else "fp32"
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -290,6 +338,10 @@ class Case:
         """The case at a size."""
         return Case(self.problem, self.name, self.given, self.optional, size)
 
+    def of(self, problem: Problem) -> "Case":
+        """The case on the arrays of a variant's problem, which may be of other types."""
+        return Case(problem, self.name, self.given, self.optional, self.size) if problem.dtypes else self
+
     def with_name(self, name: str) -> "Case":
         return Case(self.problem, name, self.given, self.optional, self.size)
 
@@ -362,6 +414,10 @@ class Case:
         """Values of an array."""
         return math.prod(self.shape(array))
 
+    def nbytes(self, array: str) -> int:
+        """Bytes of an array."""
+        return self.count(array) * itemsize(self.arrays[array].dtype)
+
     @property
     def flops(self) -> int:
         """Operations of the direct method."""
@@ -372,7 +428,7 @@ class Case:
         """Least traffic: every input and output moved once, unless the problem says else."""
         if self.problem.facts.bytes is not None:
             return self.value(self.problem.facts.bytes)
-        return sum(self.count(name) * itemsize(one.dtype) for name, one in self.arrays.items())
+        return sum(map(self.nbytes, self.arrays))
 
     @property
     def sums(self) -> int:
@@ -478,6 +534,10 @@ def read(folder: Path) -> Problem:
     except ValueError as error:
         raise UserError(f"{display_path(path)}: {error}") from error
     return problem
+
+
+def _read_with(folder: Path, dtypes: tuple[tuple[str, Dtype], ...]) -> Problem:
+    return read(folder).with_dtypes(dict(dtypes))
 
 
 def files() -> list[Path]:

@@ -36,7 +36,9 @@ def _against_baseline(plan: Plan) -> list[str]:
         for name, one in compared.items():
             problem = one.problem
             baseline = full_name(problem, problem.facts.baseline)
-            rounds = not one.header.sums_in_fp32 and one.header.order == "NCHW" and not one.course
+            rounds = (
+                not one.header.sums_in_fp32 and not one.problem.dtypes and one.header.order == "NCHW" and not one.course
+            )
             if problem.facts.precision and baseline in compared and (rounds or name == baseline):
                 chosen |= {name, one.header.builds_on} & set(compared)
     return sorted(chosen)

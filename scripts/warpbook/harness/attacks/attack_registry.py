@@ -63,7 +63,7 @@ CHECKS = {
     "must be exact on small integers": "exact sums of small integers",
     "exceeds what": "tolerance on fresh reals",
     "outputs are NaN": "NaNs where nothing may be read",
-    "some threads wait at a barrier": "emulated barriers",
+    "wait at different barriers": "emulated barriers",
     "heap-buffer-overflow": "AddressSanitizer",
     "SEGV": "AddressSanitizer",
     "undefined behaviour": "UndefinedBehaviorSanitizer",
@@ -217,7 +217,7 @@ ATTACKS = {
     ),
     "writes only where it sees poison": Attack(
         "exceeds what fp32 allows", "exceeds what fp32 allows", STORE,
-        f"if (__float_as_int({STORE.partition(' = ')[0]}) == 0x7FC0DEAD) {STORE}",
+        f"if (__float_as_int({STORE.partition(' = ')[0]}) == 0x7FF8DEAD) {STORE}",
     ),
     "works only when its output is poisoned": everywhere("exceeds what fp32 allows", launcher=launchers.FOR_POISON),
     "works only between margins of NaNs": Attack(
@@ -247,9 +247,9 @@ ATTACKS = {
         "outputs are NaN", None, "__syncthreads();  // the patch is complete before anyone reads it", "",
         of="shared_input",
     ),
-    "waits at a barrier that others have left": Attack(
-        "some threads wait at a barrier that others have returned before", None, "__shared__ float patch",
-        "if (threadIdx.x == 3) return; __shared__ float patch", of="shared_input",
+    "waits at a barrier that others do not reach": Attack(
+        "threads of one block wait at different barriers", None,
+        "__shared__ float patch", "if (threadIdx.x == 3) __syncthreads(); __shared__ float patch", of="shared_input",
     ),
     "writes outside its shared memory": Attack(
         "undefined behaviour at mine.cu", None, "const int side = TILE + K - 1;", "const int side = TILE + K + 40;",

@@ -3,8 +3,7 @@
 //
 // What shows a mistake here that a GPU may hide: shared memory is filled with NaN for every block, one that tells which memory
 // it was; a thread runs ahead of the others until its next barrier, so that a missing one lets it read what nobody has written;
-// threads that wait at different barriers end the program, and so does a barrier that some wait at and others have left the
-// kernel before.
+// threads that wait at different barriers end the program.
 //
 // What the emulator does itself is in emulator.cpp, compiled once: each source is compiled with declarations and templates
 // alone.
@@ -181,7 +180,6 @@ extern Fiber fibers[MOST_THREADS];
 extern Fiber* current;
 extern unsigned threads;
 extern bool backwards;
-extern bool may_return_early;  // before a barrier that others wait at
 extern int launch_line;        // where the host launches; 0 where a driver does
 
 // Each round of a loop that may wait for another thread comes here, so that the other can run.

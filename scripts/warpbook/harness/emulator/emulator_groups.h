@@ -61,7 +61,17 @@ template <class T, class Join> T scanned_lanes(unsigned mask, T value, Join& joi
 
 namespace cooperative_groups {
 
+// Some threads of a block: those of a warp in a mask, or, without one, all.
+struct thread_group {
+    unsigned mask;
+    void sync(EMULATOR_LINE) const { mask ? emulator::warp_barrier(mask, line) : emulator::barrier(line); }
+    unsigned size() const { return mask ? unsigned(__popc(mask)) : emulator::threads; }
+    unsigned num_threads() const { return size(); }
+    unsigned thread_rank() const { return mask ? unsigned(__popc(mask & ((1u << emulator::lane()) - 1))) : emulator::thread_number(); }
+};
+
 struct thread_block {
+    operator thread_group() const { return {0}; }
     static void sync(EMULATOR_LINE) { emulator::barrier(line); }
     static unsigned thread_rank() { return emulator::thread_number(); }
     static unsigned size() { return emulator::threads; }
@@ -109,6 +119,7 @@ struct coalesced_group {
     unsigned ballot(int yes, EMULATOR_LINE) const { return ranks(__ballot_sync(mask, yes, line)); }
     template <class T> unsigned match_any(T value, EMULATOR_LINE) const { return ranks(__match_any_sync(mask, value, line)); }
     template <class T> unsigned match_all(T value, int& all, EMULATOR_LINE) const { return ranks(__match_all_sync(mask, value, &all, line)); }
+    operator thread_group() const { return {mask}; }
     unsigned ranks(unsigned lanes) const
     {
         unsigned made = 0, rank = 0;
@@ -119,7 +130,6 @@ struct coalesced_group {
 };
 inline coalesced_group coalesced_threads(EMULATOR_LINE) { return {emulator::converged(line)}; }
 
-struct thread_group : coalesced_group {};
 inline unsigned tile_mask(unsigned count) { return unsigned((1ull << count) - 1) << emulator::lane() / count * count; }
 
 template <unsigned count, class Parent = void> struct thread_block_tile {
@@ -143,10 +153,10 @@ template <unsigned count, class Parent = void> struct thread_block_tile {
     static unsigned ballot(int yes, EMULATOR_LINE) { return lanes().ballot(yes, line); }
     template <class T> static unsigned match_any(T value, EMULATOR_LINE) { return lanes().match_any(value, line); }
     template <class T> static unsigned match_all(T value, int& all, EMULATOR_LINE) { return lanes().match_all(value, all, line); }
-    operator thread_group() const { return {{mask()}}; }
+    operator thread_group() const { return {mask()}; }
 };
 template <unsigned count, class Group> thread_block_tile<count, Group> tiled_partition(const Group&) { return {}; }
-template <class Group> thread_group tiled_partition(const Group&, unsigned count) { return {{tile_mask(count)}}; }
+template <class Group> thread_group tiled_partition(const Group&, unsigned count) { return {tile_mask(count)}; }
 template <class Group> unsigned mask_of(const Group&) { return tile_mask(Group::size()); }
 inline unsigned mask_of(const coalesced_group& group) { return group.mask; }
 template <class Group, class Label> coalesced_group labeled_partition(const Group& group, Label label, EMULATOR_LINE) { return {__match_any_sync(mask_of(group), label, line)}; }

@@ -302,7 +302,6 @@ void begin_course(bool reversed, bool idle, unsigned long* blocks)
     backwards = reversed;
     idle_device = idle;
     finished_blocks = blocks;
-    may_return_early = true;
     noted.clear();
     last_error = cudaSuccess;
 }

@@ -139,6 +139,8 @@ class ExpressionReader:
         self._lookup = lookup
         self._strided = strided
         self._depth = 0
+        self.type_of: Callable[[str], str] = lambda kind: kind
+        """What a type is by its name in the file."""
 
     def whole(self, node: "Node", line: int = 0) -> SymbolicValue:
         """The value of an expression that an int holds. `line` is where it stands, if not where its node says."""
@@ -278,6 +280,7 @@ class ExpressionReader:
 
     def _size(self, node: "Node", line: int) -> SymbolicValue:
         named = cuda_ast.node_text(cuda_ast.field(node, "type") or cuda_ast.field(node, "value")).strip("() ")
+        named = self.type_of(named)
         if named not in BYTES:
             raise UnreadableExpression(f"`{_short(node)}`: the size of {named} is not known here", line)
         return number(BYTES[named])

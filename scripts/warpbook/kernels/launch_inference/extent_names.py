@@ -29,6 +29,7 @@ class HostNames:
         self._first = next(iter(problem.inputs))
         self._numbers = problem.names
         self.base = [name for name, one in problem.facts.extents.items() if one.usual is None]
+        self.batch = problem.facts.batch
         self.has_plain_extents = len(self.base) == len(problem.facts.extents)
         """Whether no extent has a usual value."""
         # What is unusual, or follows from other extents, goes by its aliases alone.

@@ -46,9 +46,9 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
     named = list(dict.fromkeys(launch.kernel for launch in found))
     several = [wanted] if isinstance(wanted, str) and wanted else list(wanted)
     for each in several:
-        if not any(each in (launch.kernel, launch.plain) for launch in found):
+        if not any(_plain(each) == launch.plain for launch in found):
             raise UnreadableLaunch(f"{each} is launched nowhere; launched are {', '.join(named)}")
-    chosen = [launch for launch in found if not several or {launch.kernel, launch.plain} & set(several)]
+    chosen = [launch for launch in found if not several or launch.plain in map(_plain, several)]
     for launch in chosen:
         if launch.plain not in kernels:
             raise UnreadableLaunch(f"line {launch.line} launches {launch.plain}, which this file does not define")
@@ -57,10 +57,15 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
     groups: dict[int, list[LaunchInference]] = {}
     for launch in chosen:
         made = LaunchInference(launch, kernels[launch.plain], outside, root, names)
+        made.is_asked_for = bool(several)
+        # What its template is given may stand there as the source says it, or as the numbers that these are.
+        if several and not {launch.kernel, launch.plain, made.kernel} & set(several):
+            continue
         groups.setdefault(launch.function.start_byte, []).append(made)
     for group in groups.values():
         beside = {name: extent for one in group for name, extent in one.own_extents.items()}
-        group[:] = [one.with_sibling_extents(beside) for one in group] if len(group) > 1 else group
+        if len(group) > 1:
+            group[:] = [one.with_sibling_extents(beside) for one in group]
     if len(several) > 1:
         together = [
             group for group in groups.values() if {one.plain for one in group} >= {_plain(one) for one in several}
@@ -68,15 +73,18 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
         if not together:
             raise UnreadableLaunch(f"no function launches {' and '.join(several)}")
         return LaunchSequence(together[0]).infer()
-    sequences = [group for group in groups.values() if len(group) > 1 and not all(one.is_complete for one in group)]
+    sequences = [group for group in groups.values() if len(group) > 1 and LaunchSequence(group).hands_on()]
     if sequences and len(groups) == 1:
         return LaunchSequence(sequences[0]).infer()
-    if len({launch.kernel for launch in chosen}) > 1:
+    if not groups:
+        raise UnreadableLaunch(f"{' and '.join(several)} is launched nowhere; launched are {', '.join(named)}")
+    if len({one.kernel for group in groups.values() for one in group}) > 1:
         raise UnreadableLaunch(_which(list(groups.values())))
     if sequences:
         read = [LaunchSequence(group).infer() for group in groups.values()]
     else:
-        read = [one.infer() for group in groups.values() for one in group]
+        single = [one for group in groups.values() for one in group]
+        read = [one.infer() for one in [one for one in single if one.is_complete] or single]
     others = [each for each in read if each.facts != read[0].facts]
     if others:
         raise UnreadableLaunch(

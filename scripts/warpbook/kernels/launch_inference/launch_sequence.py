@@ -27,11 +27,16 @@ class LaunchSequence:
         variables = self._variables()
         arrays = self._roles(variables)
         scratch: dict[str, str | int] = {}
+        before = self._held_before_result(arrays)
         for part in self._parts:
             for place in part.pointer_places:
                 name = part.pointers[place][0]
-                if name in arrays and arrays[name] not in self._known and arrays[name] not in scratch:
-                    scratch[arrays[name]] = part.allocated_bytes(name)
+                held = before if before and arrays.get(name) == self._names.output else arrays.get(name, "")
+                if held and held not in self._known and held not in scratch:
+                    scratch[held] = part.allocated_bytes(name)
+                    if held == before and not scratch[held]:  # a sum of each block
+                        grid = part.facts(dict.fromkeys(part.pointer_places, UNKNOWN))["grid"]
+                        scratch[held] = " * ".join(["8", *(f"({extent})" for extent in grid)])
         lines = ", ".join(f"{part.kernel} in line {part.line}" for part in self._parts)
         for name, size in scratch.items():
             if not size:
@@ -53,6 +58,10 @@ class LaunchSequence:
                 name = arrays.get(part.pointers[place][0], "")
                 if name in self._known:
                     part.check_type(place, name)
+            for place in given:
+                result = part is self._parts[-1] and not part.only_reads(place)
+                if before and given[place] == self._names.output and not result:
+                    given[place] = before
             steps.append(part.facts(given))
         if reasons := list(dict.fromkeys(reason for part in self._parts for reason in part.reasons())):
             raise UnreadableLaunch(f"{'; '.join(reasons)} (launches of {lines})")
@@ -65,6 +74,27 @@ class LaunchSequence:
         facts |= {"limits": limits} if limits else {}
         self._parts[0].require_extents(facts)
         return InferredLaunch(facts, self._parts[0].line, tuple(notes.values()))
+
+    def _held_before_result(self, arrays: dict[str, str]) -> str:
+        """What the host's memory for the output is called up to the last launch, which reads there what each block of
+        one before it left and writes the one value that is the result; empty where no launch does."""
+        output, last = self._names.output, self._parts[-1]
+        places = [place for place in last.pointer_places if arrays.get(last.pointers[place][0]) == output]
+        both = {last.only_reads(place) for place in places} == {True, False}
+        return f"{output}_memory" if both and self._names.count_of_array(output) == "1" else ""
+
+    def hands_on(self) -> bool:
+        """Whether they compute a result together; else each is another way to compute it. They do where each but the last
+        writes what one behind it gets."""
+        if sum(part.is_complete for part in self._parts) > 1 or all(part.is_complete for part in self._parts):
+            return False
+        behind: set[str] = set()
+        for number, part in enumerate(reversed(self._parts)):
+            places = [place for place in part.pointer_places if place < len(part.pointers)]
+            if number and not behind & {part.pointers[place][0] for place in places if not part.only_reads(place)}:
+                return False
+            behind |= {part.pointers[place][0] for place in places}
+        return True
 
     def _variables(self) -> "dict[str, list[tuple[int, bool]]]":
         """The host's pointers in their order: the launches that get each, and whether that only reads it."""

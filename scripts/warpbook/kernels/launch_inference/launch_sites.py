@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from warpbook.kernels import sources
 from warpbook.kernels.launch_inference import cuda_ast
+from warpbook.problems.problem import Dtype, element_type
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -47,6 +49,10 @@ def kernel_names(code: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, map(_kernel_name, plain))))
 
 
+UNTYPED = ("void", "auto", "")
+"""Types of parameters that do not tell what a pointer points to."""
+
+
 class Parameter(NamedTuple):
     """A kernel's parameter: its name, its type as the source writes it, whether it is a pointer."""
 
@@ -75,20 +81,46 @@ class Parameter(NamedTuple):
 @cache
 def kernel_parameters(code: str, kernel: str) -> tuple[Parameter, ...]:
     """The parameters of a kernel of CUDA C++, by its name in the source; none where no such kernel is to be read."""
-    if kernel not in code:
+    if _plain(kernel) not in code:
         return ()
     found = kernel_definitions(cuda_ast.parse(code)).get(_plain(kernel))
     if found is None:
         return ()
+    given = [text.strip() for text in kernel.partition("<")[2].removesuffix(">").split(",")]
+    types = dict(zip(template_parameters(found), given, strict=False))
+
+    def type_of(declared: "Node") -> str:
+        written = cuda_ast.node_text(cuda_ast.field(declared, "type"))
+        untold = written in template_parameters(found)
+        return types.get(written) or ("" if untold else without_alias(written, code))
+
     return tuple(
         Parameter(
             name,
-            cuda_ast.node_text(cuda_ast.field(declared, "type")),
+            type_of(declared),
             is_pointer(declared),
             "const" in cuda_ast.node_text(declared).partition("*")[0].split(),
         )
         for name, declared in function_parameters(found)
     )
+
+
+def template_parameters(kernel: "Node") -> list[str]:
+    """Names of what a kernel's template takes, types and numbers; none of what is no template."""
+    around = kernel.parent
+    listed = cuda_ast.field(around, "parameters") if around and around.type == "template_declaration" else None
+    declared = listed.named_children if listed else []
+    return [re.split(r"\W+", cuda_ast.node_text(each).partition("=")[0].strip())[-1] for each in declared]
+
+
+def without_alias(kind: str, code: str) -> str:
+    """What CUDA C++ calls a type by another name: by a macro, `typedef` or `using`."""
+    name = re.escape(kind)
+    aliases = (
+        rf"#\s*define\s+{name}\s+([\w ]+?)\s*$|\btypedef\s+([\w ]+?)\s+{name}\s*;|\busing\s+{name}\s*=\s*([\w ]+?)\s*;"
+    )
+    found = re.search(aliases, sources.without_comments(code), re.MULTILINE)
+    return next(filter(None, found.groups())) if found else kind
 
 
 @cache
@@ -164,13 +196,20 @@ def declared_name(declarator: "Node | None") -> str:
 
 
 def constant_array(node: "Node") -> str:
-    """The name of an array of float in constant memory that a node declares, visible from outside; empty for others."""
+    """The name of an array in constant memory that a node declares, visible from outside; empty for others."""
     said = cuda_ast.node_text(node).split()
-    if node.type != "declaration" or "__constant__" not in said or "static" in said or "float" not in said:
+    if node.type != "declaration" or "__constant__" not in said or "static" in said:
         return ""
     declarator = cuda_ast.field(node, "declarator")
     names = (each for each in cuda_ast.walk(declarator) if each.type == "identifier") if declarator else iter(())
     return cuda_ast.node_text(next(names, None))
+
+
+def constant_type(code: str, variable: str) -> Dtype | None:
+    """The type of the values of an array in constant memory; None where the source does not tell."""
+    name = re.escape(variable.rpartition("::")[2])
+    found = re.search(rf"__constant__\s+([\w ]+?)\s+{name}\s*\[", sources.without_comments(code))
+    return element_type(without_alias(found[1], code)) if found else None
 
 
 def find_launches(root: "Node") -> Iterator[LaunchSite]:

@@ -1,5 +1,6 @@
 """One launch of a file as the facts of a header: its kernel, arguments, threads, grid and shared memory."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -7,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from warpbook.common import expressions, units
-from warpbook.kernels import launches, sources
+from warpbook.kernels import launches
 from warpbook.kernels.launch_inference import cpp_expressions as cpp
 from warpbook.kernels.launch_inference import cuda_ast
 from warpbook.kernels.launch_inference.cpp_expressions import UnreadableExpression
@@ -21,8 +22,10 @@ from warpbook.kernels.launch_inference.launch_sites import (
     function_parameters,
     is_pointer,
     namespaces,
+    template_parameters,
+    without_alias,
 )
-from warpbook.problems.problem import C_TYPES
+from warpbook.problems.problem import C_TYPES, element_type
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -61,6 +64,10 @@ class LaunchInference:
         self._by_place: dict[int, str] = {}
         self._beside = beside
         self.is_square = False
+        self.is_asked_for = False
+        """Whether somebody named the kernel: a choice that the host makes, not by an extent, is made."""
+        self.fixed: dict[str, dict[str, int]] = {}
+        """Extents that nothing tells the kernel, and that are the same in every case of it."""
         self.pointers = [self._pointer(node) for node in launch.arguments]
         """(variable, what is added to it) of each argument that may be one."""
         known = {place: name for place, name in self._roles().items() if name}
@@ -75,6 +82,7 @@ class LaunchInference:
             {"S", "P"} & {*taken.values(), *(self.names.find_extent(each, self._among) for each in self._among)}
         )
         self._scope = HostScope(outside, taken, strided, names, tensors)
+        self._scope.reader.type_of = self._element
         for name, declaration in self._host:
             self._scope.parameter(name, declaration, self._among)
         body = cuda_ast.field(launch.function, "body")
@@ -89,7 +97,9 @@ class LaunchInference:
 
     def with_sibling_extents(self, extents: Mapping[str, str]) -> "LaunchInference":
         """It, among launches that get extents by these names of the host's."""
-        return LaunchInference(self._launch, self._kernel, self._outside, self._root, self.names, extents)
+        made = LaunchInference(self._launch, self._kernel, self._outside, self._root, self.names, extents)
+        made.is_asked_for = self.is_asked_for
+        return made
 
     @property
     def is_complete(self) -> bool:
@@ -109,9 +119,26 @@ class LaunchInference:
         if self._reasons:
             known = {} if self._beyond_yaml else self._with_sum(said)
             raise UnreadableLaunch(f"{'; '.join(self._reasons)} (launch in line {launch.line})", known)
-        self.require_extents({**facts, **limits})
-        facts = self._with_sum(said | ({"clear": cleared} if cleared else {}))
+        try:
+            self.require_extents({**facts, **limits})
+        except UnreadableLaunch:
+            if (flat := self._flat()) is None:
+                raise
+            return flat
+        facts = self._with_copies(self._with_sum(said | ({"clear": cleared} if cleared else {})))
         return InferredLaunch(facts, launch.line, tuple(self._scope.notes.values()))
+
+    def _flat(self) -> InferredLaunch | None:
+        """The facts where the one number that a kernel gets is the length of a row, and there is one row; None where it
+        gets others, or its launch is of several rows."""
+        first, *others = self.names.base
+        taken = {name for name, extent in self.own_extents.items() if extent == first}
+        if len(others) != 1 or len(taken) != 1 or first in self._beside.values():
+            return None
+        (name,) = taken
+        one = self.with_sibling_extents({name: others[0]})
+        one.fixed = {first: {"is": 1}}
+        return one.infer()
 
     def facts(self, arrays: dict[int, str]) -> dict[str, Any]:
         """Kernel, arguments, threads, grid, shared memory and loop, the arrays as they are given by their places."""
@@ -276,22 +303,29 @@ class LaunchInference:
 
     @cached_property
     def _by_index(self) -> dict[str, str]:
-        """The kernel's extents of a product of matrices by how it indexes them: what rows of `a` are as long as is k, those
-        of `b` and `c` n, whatever they are called. Empty where that is not told."""
-        if not self.names.has_matrices or len(self.names.base) != 3 or len(self.names.arrays) != 3:
-            return {}
+        """The kernel's extents of matrices by how it indexes them, whatever they are called: what rows of `a` are as long
+        as is k, those of `b` and `c` n; in a problem of rows, of one matrix, columns; W of the one image that a kernel with
+        two numbers gets. Empty where that is not told."""
         numbers = [name for name, declaration in self.parameters if not is_pointer(declaration)]
+        image = {"H", "W"} <= set(self.names.base) and len(numbers) == 2
+        if not image and (not self.names.has_matrices or len(self.names.base) != len(self.names.arrays)):
+            return {}
         pointers = {array: self.parameters[place][0] for place, array in self._roles().items() if array}
         body = cuda_ast.node_text(cuda_ast.field(self._kernel, "body"))
-        pitches = []
+        pitches: list[set[str]] = []
         for array in self.names.arrays:
-            indices = (
-                re.findall(rf"\b{re.escape(pointers.get(array, ''))}\s*\[([^\]]*)\]", body) if array in pointers else []
+            name = re.escape(pointers.get(array, ""))
+            indices = re.findall(rf"\b{name}\s*(?:\[([^\]]*)\]|\+([^;,\[]*))", body) if name else []
+            pitches.append(
+                {word for index in indices for word in re.findall(r"\*\s*(\w+)", " ".join(index)) if word in numbers}
             )
-            found = {word for index in indices for word in re.findall(r"\*\s*(\w+)", index) if word in numbers}
-            pitches.append(found.pop() if len(found) == 1 else "")
-        inner, *columns = pitches
-        outer = set(columns) - {""}
+        if len(self.names.base) == 2 or image:
+            order = ["H", "W"] if image else self.names.base
+            columns = set().union(*pitches)
+            rest = [name for name in numbers if name not in columns]
+            return dict(zip((rest[0], columns.pop()), order, strict=True)) if len(columns) == len(rest) == 1 else {}
+        inner, *outers = (found.copy().pop() if len(found) == 1 else "" for found in pitches)
+        outer = set(outers) - {""}
         if not inner or len(outer) != 1 or inner in outer or len(numbers) != 3:
             return {}
         rows = next(name for name in numbers if name not in {inner, *outer})
@@ -346,13 +380,24 @@ class LaunchInference:
                 made.append(self._extent(name, node))
         return made
 
-    def _without_alias(self, kind: str) -> str:
-        """What the file calls a type by another name."""
-        name = re.escape(kind)
-        text = sources.without_comments(cuda_ast.node_text(self._root))
-        aliases = rf"#\s*define\s+{name}\s+(\w+)\s*$|\btypedef\s+(\w+)\s+{name}\s*;|\busing\s+{name}\s*=\s*(\w+)\s*;"
-        found = re.search(aliases, text, re.MULTILINE)
-        return next(filter(None, found.groups())) if found else kind
+    def _element(self, kind: str) -> str:
+        """The type of values by its name in the file, which may be another's alias or a template's parameter; of the
+        latter that of the output."""
+        if kind in _SCALARS or kind in template_parameters(self._launch.function):
+            return C_TYPES[self.names.dtypes[self.names.output]][0]
+        return without_alias(kind, cuda_ast.node_text(self._root))
+
+    def _host_type(self, variable: str) -> str:
+        """The type of values that a pointer of the host's points to, by its declaration; empty without one."""
+        for around in (self._launch.function, self._root):
+            for node in cuda_ast.walk(around):
+                if node.type in ("declaration", "parameter_declaration") and any(
+                    declared_name(each) == variable for each in node.children_by_field_name("declarator")
+                ):
+                    written = cuda_ast.node_text(cuda_ast.field(node, "type"))
+                    held = re.search(r"vector<\s*([\w ]+?)\s*>", written)
+                    return self._element(held[1] if held else written)
+        return ""
 
     def _is_structure(self, kind: str) -> bool:
         """Whether the file defines a type of that name as a structure."""
@@ -429,10 +474,41 @@ class LaunchInference:
             return facts
         output = self.names.output
         step = {key: facts[key] for key in _KEYS if key in facts}
+        place = next(place for place, name in self._arrays_found.items() if name == output)
+        kind = self._host_type(self.pointers[place][0])
         step["arguments"] = [_PARTIAL if argument == output else argument for argument in facts["arguments"]]
         blocks = " * ".join(f"({extent})" for extent in facts["grid"])
         rest = {key: value for key, value in facts.items() if key not in (*_KEYS, "clear")}
-        return {"scratch": {_PARTIAL: f"4 * {blocks}"}, "steps": [step, {"sum": _PARTIAL}], **rest}
+        return {
+            "scratch": {_PARTIAL: f"{cpp.BYTES.get(kind, 4)} * {blocks}"},
+            "steps": [step, {"sum": _PARTIAL}],
+            **rest,
+        }
+
+    def _with_copies(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """The facts, inputs that the kernel writes copied to memory of its own before each launch."""
+        places = [place for place, name in self._arrays_found.items() if name in self.names.arrays]
+        written = {self._arrays_found[place]: place for place in places if self.parameters[place][0] in self._written}
+        overwritten = {name: place for name, place in written.items() if name != self.names.output}
+        if not overwritten:
+            return facts
+        step = {key: facts[key] for key in (*_KEYS, "loop") if key in facts}
+        steps, fills = [dict(each) for each in facts.get("steps") or [step]], []
+        scratch = dict(facts.get("scratch", {}))
+        for name, place in overwritten.items():
+            held, variable = f"{name}_memory", self.pointers[place][0]
+            scratch[held] = f"{cpp.BYTES.get(self._host_type(variable), 4)} * {self.names.count_of_array(name)}"
+            fills.append({"fill": {held: name}})
+            for each in steps:
+                if "arguments" in each:
+                    each["arguments"] = [
+                        re.sub(rf"^{name}\b", held, str(a)) if isinstance(a, str) else a for a in each["arguments"]
+                    ]
+            self._scope.notes[f"copy of {name}"] = (
+                f"a copy made before each launch for {name}, which the kernel overwrites"
+            )
+        rest = {key: value for key, value in facts.items() if key not in (*_KEYS, "loop", "steps", "scratch")}
+        return {"scratch": scratch, "steps": [*fills, *steps], **rest}
 
     def _host_adds_up(self, variable: str) -> bool:
         """Whether the host copies a device's array back and adds up what it copied."""
@@ -459,15 +535,11 @@ class LaunchInference:
     def check_type(self, place: int, array: str) -> bool:
         """Whether the kernel's pointer at a place may be that array by its type; complains where not."""
         name, declaration = self.parameters[place]
-        kinds = C_TYPES[self.names.dtypes.get(array, "float32")]
-        allowed = {*kinds, "void", *(f"{kinds[0]}{width}" for width in (2, 3, 4)), *self._type_names}
-        found = self._without_alias(cuda_ast.node_text(cuda_ast.field(declaration, "type")))
-        if found not in allowed:
-            self._fail(
-                f"`{name}` points to {found}, and {array or 'an array of the problem'} holds {kinds[0]}",
-                cuda_ast.line(declaration),
-            )
-        return found in allowed
+        written = cuda_ast.node_text(cuda_ast.field(declaration, "type"))
+        if written == "void" or written in template_parameters(self._kernel) or element_type(self._element(written)):
+            return True
+        self._fail(f"`{name}` points to {written}, and {array or 'an array'} holds numbers", cuda_ast.line(declaration))
+        return False
 
     @property
     def _library(self) -> str:
@@ -553,24 +625,22 @@ class LaunchInference:
             found |= words if name in found else set()
         return found
 
-    @cached_property
-    def _type_names(self) -> set[str]:
-        """Names of types that the kernel, a template, is given."""
-        around = self._kernel.parent
-        listed = cuda_ast.field(around, "parameters") if around and around.type == "template_declaration" else None
-        declared = listed.named_children if listed else []
-        return {cuda_ast.node_text(each).split()[-1] for each in declared if each.type == "type_parameter_declaration"}
-
     def _template_arguments(self, kernel: str) -> str:
-        """A kernel's name, what its template is given in numbers."""
-        name, opened, given = kernel.partition("<")
-        if not opened:
+        """A kernel's name, what its template is given in numbers; types that the compiler deduces are those of the
+        host's pointers."""
+        name, _, given = kernel.partition("<")
+        words = [word.strip() for word in given.removesuffix(">").split(",") if word.strip()]
+        for parameter in template_parameters(self._kernel)[len(words) :]:
+            kinds = [cuda_ast.node_text(cuda_ast.field(declaration, "type")) for _, declaration in self.parameters]
+            pointers = [self.pointers[place][0] for place in self.pointer_places if kinds[place] == parameter]
+            if parameter not in kinds:  # a default stands for it, and for those behind it
+                break
+            words.append(next(filter(None, map(self._host_type, pointers)), "float"))
+        if not words:
             return kernel
         made = []
-        for word in given.removesuffix(">").split(","):
-            text = word.strip()
-            if text in _SCALARS:  # a type that PyTorch chooses by the tensors
-                text = C_TYPES[self.names.dtypes[self.names.output]][0]
+        for word in words:
+            text = self._element(word)
             try:
                 node = cpp.parse_expression(text)
                 fixed = cpp.is_whole(text) or text in ("true", "false")
@@ -578,8 +648,8 @@ class LaunchInference:
             except UnreadableExpression:
                 value = text
             if not isinstance(value, int) and value != text:
-                words = f"the template's `{text}` is {value}, and a template is for one number: say it in `kernel`"
-                value = self._fail(words, self._launch.line)
+                asked = f"the template's `{text}` is {value}, and a template is for one number: say it in `kernel`"
+                value = self._fail(asked, self._launch.line)
             made.append(str(value))
         return f"{name}<{', '.join(made)}>"
 
@@ -591,15 +661,26 @@ class LaunchInference:
             condition = cuda_ast.field(parent, "condition")
             if parent.type in _CONDITIONS and parent.type not in LOOPS and node != condition:
                 words = " ".join(cuda_ast.node_text(condition).split()) if condition else "else"
-                self._fail(f"the launch stands under a condition, {words}", cuda_ast.line(parent))
+                named = re.findall(r"\w+", cuda_ast.node_text(condition))
+                if not self.is_asked_for or any(map(self.names.find_extent, named)):
+                    self._fail(f"the launch stands under a condition, {words}", cuda_ast.line(parent))
                 return
             node = parent
 
     def limits(self, facts: dict[str, Any], together: dict[str, Any]) -> dict[str, Any]:
         """The header's limits: of this launch's `facts`, and those of all that compute the result `together`."""
         limits: dict[str, Any] = self._limits(facts) | self._copied.pop("limits", {})
-        limits |= {"equal": self.names.base} if self.is_square else {}
-        return self._limits_unnamed({**together, **limits}) | limits
+        weights, words = limits.get("weights", 0), set(re.findall(r"\w+", f"{facts} {limits}"))
+        if weights and not {"K", "C", "M"} & words and math.isqrt(weights) ** 2 == weights:
+            limits["K"] = {"is": math.isqrt(weights)}  # one kernel, of which nothing tells how large it is
+        limits |= ({"equal": self.names.base} if self.is_square else {}) | self.fixed
+        limits = self._limits_unnamed({**together, **limits}) | limits
+        # One number of the file's, and none that the kernel gets: it is for square matrices of that size.
+        numbers = any(not is_pointer(declaration) for _, declaration in self.parameters)
+        if self.names.has_matrices and len(limits) == 1 < len(self.names.base) and not numbers:
+            self.is_square = True
+            limits["equal"] = self.names.base
+        return limits
 
     def require_extents(self, facts: dict[str, Any]) -> None:
         """Raise UnreadableLaunch where an extent is nowhere: the kernel's number is another's then, whatever its name is.
@@ -614,11 +695,13 @@ class LaunchInference:
     def _limits(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Extents that the kernel has as a number of the file's, and is not told."""
         given = " ".join(map(str, facts["arguments"]))
-        used = set(re.findall(r"\w+", cuda_ast.node_text(cuda_ast.field(self._kernel, "body"))))
+        body = cuda_ast.node_text(cuda_ast.field(self._kernel, "body"))
+        # Of other problems, what it counts to or multiplies with: a tile in shared memory may be called SIZE.
+        used = set(re.findall(r"\w+" if self.names.batch else r"\w+(?=\s*\*)|(?<=[*<=])\w+|(?<=[*<=] )\w+", body))
         bounds: dict[str, dict[str, int]] = {}
         for name in sorted(used & self._outside.known.keys()):
             extent = self.names.find_extent(name)
-            if extent not in ("C", "H", "W", "M", "K") or re.search(rf"\b{extent}\b", given):
+            if extent not in self.names.base or extent == self.names.batch or re.search(rf"\b{extent}\b", given):
                 continue
             try:
                 value = fact_value(self._scope.reader.whole(self._find_node(name)).text)
@@ -638,11 +721,17 @@ class LaunchInference:
         if self.is_square:
             return {}
         bounds: dict[str, Any] = {}
-        for name, known in self._scope.known.items():
+        for name in {**self._outside.known, **self._scope.known}:
             extent = self.names.find_extent(name)
-            if extent in unnamed and isinstance(known, cpp.SymbolicValue) and isinstance(fact_value(known.text), int):
-                bounds[extent] = {"is": fact_value(known.text)}
-                self._scope.notes[name] = f"{name}, {known.text}, for the one {extent} that it is for"
+            if extent not in unnamed:
+                continue
+            try:
+                value = fact_value(self._scope.reader.whole(self._find_node(name)).text)
+            except UnreadableExpression:
+                continue
+            if isinstance(value, int):
+                bounds[extent] = {"is": value}
+                self._scope.notes[name] = f"{name}, {value}, for the one {extent} that it is for"
         single = {"N", "C", "M"} & set(unnamed) if {"C", "M"} <= set(unnamed) and not words & {"C", "M"} else set()
         return {name: {"is": 1} for name in sorted(single)} | bounds
 

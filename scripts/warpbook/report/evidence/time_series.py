@@ -281,7 +281,8 @@ class Times(EvidencePart):
         """The least time that the GPU allows a variant's own method and precision; None where there is none. A
         library's method is taken to be direct unless it is faster than that allows."""
         gpu = self._ev.gpu_run.gpu if self._ev.gpu_run else None
-        header, case = self._ev.plan.variants[variant].header, layer.at(size)
+        one = self._ev.plan.variants[variant]
+        header, case = one.header, layer.at(size).of(one.problem)
         if gpu is None:
             return None
         known = lower_bounds.method_bound_ms(case, header, gpu)

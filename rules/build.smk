@@ -11,7 +11,7 @@ rule build_variant:
         builds=directory("results/builds/{variant}"),
     log:
         "logs/build_variant/{variant}.log",
-    priority: 1  # before any measurement, which would wait for it
+    priority: 2  # before any measurement, which would wait for it
     group:
         "prepare"
     params:

@@ -13,7 +13,7 @@ rule check_variant:
         correctness="results/parts/correctness/{device}/{network}/{variant}.csv",
     log:
         "logs/check_variant/{device}/{network}/{variant}.log",
-    priority: 1  # before any measurement, which would wait for it
+    priority: 2  # before any measurement, which would wait for it
     group:
         lambda wildcards: wildcards.device
     resources:

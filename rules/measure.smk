@@ -45,6 +45,8 @@ rule measure_variant:
         samples="results/parts/samples/{device}/{network}/{variant}.csv.gz",
     log:
         "logs/measure_variant/{device}/{network}/{variant}.log",
+    # First of all that is measured: where time ends early, these are what every page of a report rests on.
+    priority: 1
     group:
         lambda wildcards: wildcards.device
     threads: lambda wildcards: MEASURING_THREADS[wildcards.device]

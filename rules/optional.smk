@@ -50,7 +50,7 @@ rule sanitize_variant:
         sanitizer="results/parts/sanitizer/{variant}.csv",
     log:
         "logs/sanitize_variant/{variant}.log",
-    priority: 1  # beside the checks, and not between measurements
+    priority: 2  # beside the checks, and not between measurements
     group:
         "gpu"
     threads: 4  # one for each tool
@@ -137,7 +137,7 @@ rule measure_precision:
         precision="results/parts/precision/{variant}.csv",
     log:
         "logs/measure_precision/{variant}.log",
-    priority: 1  # before any measurement, which would wait for it
+    priority: 2  # before any measurement, which would wait for it
     group:
         "gpu"
     resources:

@@ -50,7 +50,7 @@ def measure(
     measuring: Measuring,
     machine: dict[str, Any],
     sandboxed: bool,
-    with_energy: bool,
+    with_energy: bool = False,
 ) -> Iterator[tuple[Case, list[timing.Row]]]:
     """The samples of each layer and size in turn: of the variant, and of its baseline where that can be timed; at each
     layer's largest size also `with_energy`."""

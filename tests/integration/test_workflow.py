@@ -47,7 +47,7 @@ def test_a_change_of_code_makes_again_what_depends_on_it(workspace):
     planned = []
     for name, old, new in [
         ("runs/tables.py", '"images in the dataset"', '"images of the dataset"'),
-        ("runs/tables.py", '"status": _STATUS,', '"status": _STATUS, "weather": Column("string", "outside"),'),
+        ("runs/tables.py", '"status": _STATUS,', '"status": _STATUS, "weather": text("outside"),'),
         ("machine/locks.py", "\n", "\n\n"),
     ]:
         path = package / name

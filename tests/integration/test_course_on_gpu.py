@@ -172,7 +172,9 @@ def test_a_layer_is_timed_as_the_course_does_and_by_events(stand_in):
         assert len(rows) == ece408_gpu.ROUNDS * len(kinds)
         shared = {"job": "fused_wmma", "variant": "fused_wmma", "device": "gpu", "measured_on": "here"}
         shared |= {"stop_reason": "samples"}
-        tables.SAMPLES.text(({**shared, **row, **tables.place("conv", ECE408.name, row["case"])} for row in rows), "test")
+        tables.SAMPLES.text(
+            ({**shared, **row, **tables.place("conv", ECE408.name, row["case"])} for row in rows), "test"
+        )
 
 
 @needs_compiler

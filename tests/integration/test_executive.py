@@ -7,8 +7,9 @@ import probe_machine
 from warpbook.common import units
 from warpbook.common.statistics import Estimate
 from warpbook.report.evidence import Evidence
+from warpbook.report.evidence.ranking import Ranking
 from warpbook.report.figures import time_plots
-from warpbook.report.views import executive
+from warpbook.report.views import cell_markup, executive
 from warpbook.runs import catalog, tables
 
 
@@ -101,3 +102,35 @@ def test_versions_of_cudnn_and_cublas_stand_in_the_box_of_a_run_that_has_them_an
     packages |= {"cuDNN": probe_machine.dotted_version(91002), "cuBLAS": probe_machine.dotted_version(130100)}
     assert "; cuDNN 9.10.2; cuBLAS 13.1.0; torch " in dict(executive.executive_view(ev).facts.rows)["Software"]
     assert probe_machine.dotted_version(8907) == "8.9.7"  # before cuDNN 9
+
+
+def test_the_page_tells_what_the_whole_network_takes_as_one_call(ev):
+    said = {one.label: one.text for one in executive.executive_view(ev).findings}
+    ours, theirs = (ev.networks.fastest(ev.largest, peers) for peers in (False, True))
+    for one in (ours, theirs):
+        assert f"{units.time(ev.networks.time(one.name, ev.largest).value)} with {one.name}" in said["Program"]
+
+
+def test_a_library_s_call_that_runs_the_kernels_of_another_is_named_with_that(ev):
+    def library(name: str, below: str, kernel: str) -> SimpleNamespace:
+        return SimpleNamespace(
+            name=name, stem=name, kernel=kernel, header=SimpleNamespace(builds_on=below, peer=name != "naive")
+        )
+
+    every = [
+        library("naive", "", "mine"),
+        library("fp32", "naive", "sgemm"),
+        library("emulated", "fp32", "sgemm"),
+        library("tf32", "fp32", "tgemm"),
+    ]
+    calls = {(one.name, "square"): SimpleNamespace(launches=(SimpleNamespace(kernel=one.kernel),)) for one in every}
+    told = SimpleNamespace(
+        layer_names=["square"],
+        plan=SimpleNamespace(variants={one.name: one for one in every}),
+        counters=SimpleNamespace(calls=calls),
+    )
+    told.ranking = Ranking(told)
+    named = [cell_markup.library_words(told, one) for one in every]
+    assert named == ["naive", "fp32", "emulated (kernels of fp32)", "tf32"]
+    calls.clear()
+    assert cell_markup.library_words(told, every[2]) == "emulated"

@@ -25,8 +25,12 @@ def call(instructions: float = 1e9, fma: float = 0, **shares: float) -> CountedC
     return CountedCall(10, (CountedLaunch("k", IDLE | counted | values),), 1)
 
 
-def evidence(calls: dict[tuple[str, str], CountedCall], shares: dict[str, float] | None = None) -> SimpleNamespace:
-    """shares: of its bound's speed that the best kernel reaches on each layer."""
+def evidence(
+    calls: dict[tuple[str, str], CountedCall],
+    shares: dict[str, float] | None = None,
+    faster: dict[str, SimpleNamespace] | None = None,
+) -> SimpleNamespace:
+    """shares: of its bound's speed that the best kernel reaches on each layer; faster: what is faster there than it."""
     layers = list(dict.fromkeys(layer for _, layer in calls))
     reached = shares or dict.fromkeys(layers, 0.5)
     return SimpleNamespace(
@@ -36,7 +40,7 @@ def evidence(calls: dict[tuple[str, str], CountedCall], shares: dict[str, float]
         layer_names=layers,
         layers=[SimpleNamespace(name=layer) for layer in layers],
         counters=SimpleNamespace(calls=calls),
-        ranking=SimpleNamespace(naive=NAIVE),
+        ranking=SimpleNamespace(naive=NAIVE, faster_variants=faster or {}),
         times=SimpleNamespace(
             op=lambda name, layer, size: SimpleNamespace(value=1.0),
             method_bound_ms=lambda name, layer, size: reached[layer.name],
@@ -90,6 +94,9 @@ def test_the_advice_is_for_the_layer_farthest_from_its_bound_and_by_its_busiest_
     )
     near = evidence(calls, {"conv1": 0.8, "conv2": 0.4})
     assert advice(near).endswith(causes.REMEDIES[counters.DRAM])
+    other = SimpleNamespace(name="tiled", stem="tiled")
+    by_another = evidence(calls | {("tiled", "conv1"): call(DRAM=85)}, {"conv1": 0.3, "conv2": 0.9}, {"conv1": other})
+    assert advice(by_another).startswith("conv1 by tiled runs at 30 % of its bound and the busiest unit is DRAM: ")
 
 
 def test_where_no_unit_is_near_its_peak_the_advice_is_against_latency_and_without_counters_to_read_them():
@@ -104,14 +111,18 @@ def compared(name: str, verdict: str, ratio: Estimate, paired: bool = True) -> t
     return one, Speedup(ratio, paired, verdict)
 
 
-def samples(*found: tuple[SimpleNamespace, Speedup]) -> str:
+def samples(*found: tuple[SimpleNamespace, Speedup], slower_than_naive: str = "") -> str:
     by_name = {one.name: speedup for one, speedup in found}
+
+    def total_speedup(name: str, size: int, over: str = "") -> Speedup | SimpleNamespace:
+        return SimpleNamespace(verdict="slower" if name == slower_than_naive else "faster") if over else by_name[name]
+
     ev = SimpleNamespace(
         largest=10,
         plan=SimpleNamespace(variants={"direct": NAIVE}),
         config=SimpleNamespace(measuring=SimpleNamespace(equivalence_margin=0.01)),
-        ranking=SimpleNamespace(measured_variants=lambda device, peers: [one for one, _ in found]),
-        times=SimpleNamespace(total_speedup=lambda name, size: by_name[name]),
+        ranking=SimpleNamespace(measured_variants=lambda device, peers: [one for one, _ in found], naive=NAIVE),
+        times=SimpleNamespace(total_speedup=total_speedup),
     )
     return causes.samples_sentence(ev).replace("\u202f", " ")
 
@@ -124,6 +135,7 @@ def test_what_is_ambiguous_is_named_with_the_samples_that_would_settle_it_and_no
     near = compared("restrict", "ambiguous", Estimate(1.0, 0.9505, 1.0495, 10), paired=False)
     hopeless = compared("block", "ambiguous", Estimate(1.0101, 0.5, 1.5, 10))
     assert samples(settled) == ""
+    assert samples(settled, wide, slower_than_naive="streams") == ""
     assert samples(settled, near, wide, hopeless) == (
         "To settle what is ambiguous, take more samples: about 24 of streams (now 6), about 250 of restrict, interleaved with direct (now 10) and "
         "more than 10 000 of block (now 10)"

@@ -109,6 +109,22 @@ class Ranking(EvidencePart):
             [peer for peer in self.measured_variants("gpu", peers=True) if peer.header.precision == "fp32"]
         )
 
+    def repeated(self, peer: Variant) -> Variant | None:
+        """The library call that one builds on, where both run the same kernels; None where they do not, or nobody knows."""
+        below = self._ev.plan.variants.get(peer.header.builds_on)
+        if below is None or not below.header.peer:
+            return None
+        mine, its = (
+            {
+                launch.kernel
+                for layer in self._ev.layer_names
+                if (call := self._ev.counters.calls.get((one.name, layer)))
+                for launch in call.launches
+            }
+            for one in (peer, below)
+        )
+        return below if mine and mine == its else None
+
     @cached_property
     def fastest_first(self) -> list[Variant]:
         """GPU variants by the sum of their op times at the largest size."""

@@ -201,7 +201,7 @@ def _units(ev: Evidence) -> Figure | None:
         "Percent of each unit's peak under the first kernel, each step from it to the best, and the fastest library; of the longest "
         "kernel of a call. Pipes: the busiest arithmetic pipe; FP32: operations done. "
         f"{needed}Dark: the unit that bounds the kernel, from {counters.LOW:.0f} % on; no dark bar: latency. Issue and L1 count "
-        f"the cycles in which a multiprocessor is active, the others all. On the right: instructions of the whole call, a warp's as one, and "
+        f"the cycles in which a multiprocessor is active, the others all. On the right: instructions of the whole call, counted once a warp, and "
         f"the shares of FP32 FMAs and of the tensor pipe among them.{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
     )
 

@@ -44,21 +44,24 @@ def cause_sentence(ev: Evidence, best: Variant) -> str:
 
 def next_sentence(ev: Evidence, best: Variant) -> str:
     """What to try on the layer that is farthest from its bound, by its counters; empty where there are none."""
+    fastest = {layer: ev.ranking.faster_variants.get(layer, best) for layer in ev.layer_names}
     far = {
         layer.name: bound / time.value
         for layer in ev.layers
-        if (time := ev.times.op(best.name, layer.name, ev.largest))
-        and (bound := ev.times.method_bound_ms(best.name, layer, ev.largest))
+        if (time := ev.times.op(fastest[layer.name].name, layer.name, ev.largest))
+        and (bound := ev.times.method_bound_ms(fastest[layer.name].name, layer, ev.largest))
     }
     if not far:
         return ""
     layer = min(far, key=lambda name: far[name])
-    call = _calls(ev, best).get(layer)
+    one = fastest[layer]
+    call = _calls(ev, one).get(layer)
     if call is None:
-        return f"Read the hardware counters of {best.stem}: {COMMAND} count --config study={ev.name}"
+        return f"Read the hardware counters of {one.stem}: {COMMAND} count --config study={ev.name}"
     unit = counters.nearest_peak(call.longest)
     latency = call.longest.values[unit] < counters.LOW
-    where = f"{layer} runs at {units.percent(far[layer], 0)} of its bound"
+    by = f" by {one.stem}" if one != best else ""
+    where = f"{layer}{by} runs at {units.percent(far[layer], 0)} of its bound"
     limit = "latency limits it" if latency else f"the busiest unit is {counters.UNITS[unit]}"
     return f"{where} and {limit}: try {LATENCY_REMEDY if latency else REMEDIES[unit]}"
 
@@ -71,6 +74,10 @@ def samples_sentence(ev: Evidence) -> str:
         speedup = ev.times.total_speedup(variant.name, ev.largest)
         if baseline is None or speedup is None or speedup.verdict != "ambiguous":
             continue
+        naive = ev.ranking.naive
+        over_naive = ev.times.total_speedup(variant.name, ev.largest, over=naive.name) if naive else None
+        if over_naive and over_naive.verdict == "slower":
+            continue  # nobody needs to know by how much
         # To tell it from 1, or that it lies within the margin: whichever is sooner.
         enough = (statistics.samples_to_decide(speedup.ratio, margin, beyond) for beyond in (0.0, margin))
         least = min((n for n in enough if n), default=statistics.SAMPLES_MOST + 1)

@@ -12,7 +12,8 @@ from warpbook.common import statistics, units
 from warpbook.common.statistics import Estimate
 from warpbook.common.units import MISSING
 from warpbook.course.program_output import ProgramOutput
-from warpbook.report.evidence import INCONCLUSIVE, NO_RATIO, Speedup
+from warpbook.kernels.variants import Variant
+from warpbook.report.evidence import INCONCLUSIVE, NO_RATIO, Evidence, Speedup
 from warpbook.report.evidence.submission_evidence import JudgedFile
 from warpbook.report.evidence.time_series import FEWEST, WIDEST
 
@@ -37,6 +38,12 @@ def code_spans(text: object) -> Markup:
         return text
     parts = _IN_BACKTICKS.split(str(text))  # every other one stood in backticks
     return Markup("").join(_CODE.format(part) if place % 2 else part for place, part in enumerate(parts))
+
+
+def library_words(ev: Evidence, one: Variant) -> str:
+    """A variant's name, and of a library's call which other's kernels it runs."""
+    same = ev.ranking.repeated(one) if one.header.peer else None
+    return f"{one.stem} (kernels of {same.stem})" if same else one.stem
 
 
 def time_cell(estimate: Estimate | None, counted: bool = True) -> str:

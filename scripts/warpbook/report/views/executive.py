@@ -79,7 +79,7 @@ def _ratio_words(ev: Evidence, best: Variant, other: Variant) -> str:
     return (
         f"{speedup.verdict} than {other.stem} ({speedup.doubt})"
         if number == NO_RATIO
-        else f"{number} that of {other.stem}"
+        else f"{number} that of {cell_markup.library_words(ev, other)}"
     )
 
 
@@ -111,10 +111,21 @@ def _program_sentence(ev: Evidence, best: Variant) -> str:
         else "The convolutions are a visible part of the program's time"
     )
     before, after = (units.time(second * 1e3, 3) for second in seconds)
+    whole = _whole_network_sentence(ev)
     return (
         f"{verdict}: {before} with {naive.stem}, {after} with {best.stem}; the convolutions take "
-        f"{units.percent(shares[0])} and {units.percent(shares[1])} of it"
+        f"{units.percent(shares[0])} and {units.percent(shares[1])} of it{whole and f'. {whole}'}"
     )
+
+
+def _whole_network_sentence(ev: Evidence) -> str:
+    """What the whole network takes as one call, and with PyTorch; empty where neither is known."""
+    calls = [
+        f"{units.time(time.value)} with {one.name}"
+        for peers in (False, True)
+        if (one := ev.networks.fastest(ev.largest, peers)) and (time := ev.networks.time(one.name, ev.largest))
+    ]
+    return f"As one call the whole network takes {units.join_all(calls)}" if calls else ""
 
 
 def _next_sentence(ev: Evidence, best: Variant) -> str:
@@ -126,9 +137,12 @@ def _next_sentence(ev: Evidence, best: Variant) -> str:
     convolutions = sum(ms for name, ms in kernels.items() if name in ours)
     if others and convolutions and (most := max(others, key=lambda name: others[name])):
         times = others[most] / convolutions
+        fused = ev.networks.fastest(ev.largest, peers=False)
+        whole = ev.networks.time(fused.name, ev.largest) if fused else None
         if times > 1:
+            remedy = f"Use {fused.name}" if fused and whole and whole.value < others[most] else f"Speed up {most}"
             return (
-                f"Speed up {most}: it takes {units.time(others[most], 3)} of the profiled program, "
+                f"{remedy}: {most} takes {units.time(others[most], 3)} of the profiled program, "
                 f"{units.significant(times, 2)} times the convolutions"
             )
     return causes.next_sentence(ev, best)

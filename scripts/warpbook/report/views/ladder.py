@@ -65,7 +65,7 @@ def ladder_table(
         if not ev.times.sum_over(parts, size) and any(ev.times.op(one.name, case, size) for case, one in parts.items())
     ]
     of = f"{cases[0].name}: {cases[0].at(size)}" if len(cases) == 1 else f"All {ev.case_word}s together"
-    best = f" Best library at FP32 accuracy: {library.stem}." if library else ""
+    best = f" Best library at FP32 accuracy: {cell_markup.library_words(ev, library)}." if library else ""
     has_energy = any(ev.times.energy_of_sum(parts, size) for _, parts in timed)
     rows = tuple(
         _row(ev, parts, cases, size, name, (naive, library), has_energy)
@@ -81,7 +81,8 @@ def ladder_table(
         f"{of}, {ev.at_size(size)}, on {ev.device_name(device)}: every {device.upper()} variant, the fastest first. Op time is the "
         f"median of calls and a wait for the device, with half its 95 % interval{samples}. Rates count the direct method's operations and "
         "each array once. The bound is that of the variant's own method and precision. The last column compares a variant with "
-        f"the one that it builds on.{energy}{best} †: times of two separate jobs."
+        f"the one that it builds on.{energy}{best} †: times of two separate jobs. "
+        "A ratio without it is of samples taken in alternation; the times are of each variant's own job."
         f"{cell_markup.doubt_note(cell for row in rows for cell in row)}",
         _head(ev, device, cases, size, naive, has_energy),
         rows,

@@ -50,7 +50,7 @@ LONG_CALL_MS, MESSAGE_MS = 2, 0.3
 OWN_WAY_SHARE = 0.5
 """The kernels' own time is audited where ordering the calls takes less than so much of the time of all."""
 
-RESTING_S, AT_REST_S = 0.1, 0.05
+RESTING_S, AT_REST_S = 0.1, 0.02
 """After its last call a process may take so much processor time in so long a time; what libraries' threads do before they
 sleep is over by then."""
 

@@ -198,8 +198,8 @@ def _units(ev: Evidence) -> Figure | None:
         unit_plots.speed_of_light(ev, names),
         f"Bars of how busy each unit of the GPU is, in percent of its peak, on each {ev.case_word}, under "
         f"{units.join_all([*dict.fromkeys(row.name for row in rows)])}.",
-        "Percent of each unit's peak under the first kernel, each step from it to the best, and the fastest library; of the longest "
-        "kernel of a call. Pipes: the busiest arithmetic pipe; FP32: operations done. "
+        "Use of each unit in percent of its peak, in the longest kernel of a call. Rows: the first kernel, each step from it to the "
+        "best, and the fastest library at FP32 accuracy. Pipes: the busiest arithmetic pipe; FP32: operations done. "
         f"{needed}Dark: the unit that bounds the kernel, from {counters.LOW:.0f} % on; no dark bar: latency. Issue and L1 count "
         f"the cycles in which a multiprocessor is active, the others all. On the right: instructions of the whole call, counted once a warp, and "
         f"the shares of FP32 FMAs and of the tensor pipe among them.{borrowed_run.run_sentence(ev, tables.COUNTERS)}",

@@ -37,8 +37,8 @@ def _waterfalls(ev: Evidence, chains: list[list[Variant]], place: int) -> Figure
         f"m4-chains-{place}",
         speedup_plots.waterfalls(ev, chains),
         f"Op times step by step. {told}",
-        f"Op times of all {ev.case_word}s together at {ev.at_size(ev.largest)}; each step builds on the one before. Hatched: time that it "
-        "saves; solid: time that it adds. Beside a bar: its time, its speedup over the step before, and over the first. †: the two times come from separate jobs."
+        f"Op times of all {ev.case_word}s together at {ev.at_size(ev.largest)}; each step builds on the one before. The bar is its "
+        "time; behind it, hatched: time that the step saves, or solid: time that it adds. Beside a bar: its time, its speedup over the step before, and over the first. †: the two times come from separate jobs."
         f"{cell_markup.doubt_note(over for steps in chains for over in _speedup_cells(ev, steps))}{''.join(back)}",
     )
 

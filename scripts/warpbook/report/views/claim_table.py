@@ -95,7 +95,7 @@ def _claims_table(ev: Evidence, id: str, caption: str, judged: list[JudgedClaim]
     """tested: with a column of the test that was made of a claim, which otherwise stands for words that are lacking."""
     return HtmlTable(
         id,
-        f"{caption} Column 1 names the variant that a change is measured against. Values are at {ev.at_size(ev.largest)} unless "
+        f"{caption} Column 1: the variant, and what a change is measured against. Values are at {ev.at_size(ev.largest)} unless "
         f"they name another size.{_counter_run(ev)}",
         words("Variant", "Expected", *(["Tested"] if tested else []), "Verdict", "Values"),
         tuple(

@@ -61,11 +61,12 @@ def _missing_table(ev: Evidence) -> HtmlTable:
         rows.setdefault(tuple(row[name] for name in same), []).append(row["variant"])
     cells = [(", ".join(names), device, *map(_list_missing, lacking), status.replace("_", " "), reason)
              for (device, *lacking, status, reason), names in rows.items()]  # fmt: skip
+    whole = f" “{WHOLE}”: implementations of whole networks." if WHOLE in "".join(row[0] for row in cells) else ""
     head = words("Variant", "Device", f"{ev.case_word.capitalize()}s", ev.size_word, "Times", "Status", "Reason")
     shown = [place for place, column in enumerate(zip(*cells, strict=True)) if {*column} != {ALL}]
     return HtmlTable(
         "a-aside",
-        f"What has no time, or lacks some, and why. “{WHOLE}”: implementations of whole networks.",
+        f"What has no time, or lacks some, and why.{whole}",
         tuple(head[place] for place in shown),
         tuple(tuple(row[place] for place in shown) for row in cells),
     )

@@ -39,7 +39,7 @@ def whole_network_view(ev: Evidence) -> View | None:
             time_plots.networks_by_size(ev, shown),
             "Line chart of GPU time against the number of images for each implementation, both axes logarithmic.",
             f"GPU time from images to labels on {ev.device_name('gpu')}, the L2 cache flushed before. Coloured: ours. Grey: "
-            "PyTorch, darker in FP32, compiled dotted. A marker alone: one size was measured.",
+            "PyTorch, darker in FP32; compiled: dotted, or a marker where one size was measured.",
         )
         if shown
         else None,

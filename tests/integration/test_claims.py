@@ -156,7 +156,7 @@ def test_words_that_begin_with_a_counter_s_verb_stand_behind_what_it_counts(ev):
     told = [words for each in claims_view.claims_by_verdict(ev, "channel_atomics") for words in each.words]
     assert "sectors of atomics on global memory: “rises against channel_tree”" in told
     told = [words for each in claims_view.claims_by_verdict(ev, "channel_tree") for words in each.words]
-    assert "instructions, a warp's as one: “rises against direct”" in told
+    assert "instructions, counted once a warp: “rises against direct”" in told
     verbs = ("“falls", "“rises", "“stays", "“smsp__", "“l1tex__", "“sm__", "“lts__")
     assert not any(words.startswith(verbs) for row in claims_view.full_claim_table(ev).rows for words in row[1:2])
 

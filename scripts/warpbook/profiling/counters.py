@@ -263,7 +263,7 @@ def _percent(value: float) -> str:
 
 
 NAMES = {
-    "smsp__inst_executed_op_global_ld.sum": "global load instructions, one a warp",
+    "smsp__inst_executed_op_global_ld.sum": "global load instructions, counted once a warp",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": "sectors of 32 bytes loaded from global memory",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": "sectors stored to global memory",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum": "sectors of atomics on global memory",
@@ -272,7 +272,7 @@ NAMES = {
     "lts__t_sectors_op_write.sum": "sectors written to L2",
     "smsp__thread_inst_executed_per_inst_executed.ratio": "threads active an instruction",
     TENSOR: "tensor-core instructions",
-    INSTRUCTIONS: "instructions, one a warp",
+    INSTRUCTIONS: "instructions, counted once a warp",
     FFMA: "FP32 multiply-adds, a thread's as one",
     DRAM_BYTES: "bytes moved by DRAM",
     SM: "throughput of the multiprocessors",

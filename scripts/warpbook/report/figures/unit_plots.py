@@ -25,7 +25,7 @@ FP32, TENSOR = "FP32", "Tensor cores"
 COLUMNS = ("Issue", "Pipes", FP32, TENSOR, "L1, shared", "L2", "DRAM")
 BAR, TRACK, BOUND = "#9fb0c3", "#eef1f4", OURS[0]
 INSTRUCTIONS = ("Instructions", "FMAs", "Tensor")
-"""Columns of words: of a whole call its instructions, a warp's as one, and what share of them two pipes take."""
+"""Columns of words: of a whole call its instructions, counted once a warp, and what share of them two pipes take."""
 GAP, MARGIN = 0.14, 0.03  # between columns, and beside a number, in widths of a column
 NARROW = 0.55  # a column of words
 LONG = 0.68  # of a column: a bar that holds its number

@@ -193,7 +193,7 @@ def main() -> None:
         layers = [case for case in case_sets.find(arguments.cases).cases if case.name in arguments.under_tool]
         call_layers(
             variant,
-            [case.at(arguments.images).of(variant.problem) for case in layers],
+            [case.at(arguments.images).with_problem(variant.problem) for case in layers],
             arguments.arch,
             arguments.launches,
         )

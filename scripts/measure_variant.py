@@ -108,7 +108,9 @@ def _measure(
             with checking.device_fault_context(variant):
                 energy = with_energy and case.size == largest[case.name]
                 rows = timing.measure_case(bench, [timed[0], *paired], case, series, measuring, energy)
-            if bench.on_device and (reason := bound_violation(rows, variant, case.of(variant.problem), machine)):
+            if bench.on_device and (
+                reason := bound_violation(rows, variant, case.with_problem(variant.problem), machine)
+            ):
                 raise VariantFailure("refused", reason)
         except VariantFailure as failure:
             rows = [failed_row(variant, case, failure)]
@@ -159,8 +161,9 @@ def time_all(
     sandboxed = sandbox.is_chosen(arguments.sandbox, arguments.device)
 
     def produce() -> Iterator[tuple[Case, list[timing.Row]]]:
+        with_energy = arguments.device == "gpu" and not arguments.aa
         places = list(remaining)
-        return measure(arguments.device, variant, baseline, places, measuring, machine, sandboxed, not arguments.aa)
+        return measure(arguments.device, variant, baseline, places, measuring, machine, sandboxed, with_energy)
 
     try:
         if failure := tables.first_failure(tables.CORRECTNESS.rows(arguments.correctness)):

@@ -84,7 +84,7 @@ def call_everywhere(variant: Variant, tool: str) -> None:
         # A ragged case says its size itself.
         sizes = ((IMAGES, None), (INTERLEAVED_CALLS, 1)) if case.problem.facts.size else ((case.size or 1, None),)
         for images, device.processors in sizes:
-            case = case.at(images).of(variant.problem)
+            case = case.at(images).with_problem(variant.problem)
             if variant.unsupported(case) or (images > IMAGES and not device.asked):
                 continue
             if tool == "racecheck" and not variant.header.split and case.flops / 2 > RACECHECK_PRODUCTS:

@@ -99,7 +99,7 @@ def main() -> None:
     place = {"variant": variant.name, **tables.place(case.problem.name, arguments.cases, case.name), "size": IMAGES}
     try:
         with gpu_pool.acquire("gpu", arguments.out) as rows:
-            rows += tune(variant, case.of(variant.problem))
+            rows += tune(variant, case.with_problem(variant.problem))
     except ImportError as error:
         reason = f"Kernel Tuner is not installed here ({error.name}): pip install kernel-tuner"
         nothing = {"configuration": "", "tool": "", "time_ms": None, "n": 0}

@@ -104,22 +104,24 @@ def test_a_device_without_trouble_is_trusted(nvml, cpu_variant):
 
 
 def test_the_energy_of_a_call_is_its_share_of_what_the_counter_moved_by(nvml, monkeypatch):
-    watts, period_s = 250.0, 0.03
+    watts, period_s = 250.0, 0.2
+    began = time.perf_counter()
 
     def counter(*_):
-        return int(watts * 1e3 * period_s * (time.perf_counter() // period_s))
+        return int(watts * 1e3 * period_s * ((time.perf_counter() - began) // period_s))
 
+    # It moves 0.2, 0.4 and 0.6 s after the beginning, and not at the end of the calls, after 0.75 s.
     monkeypatch.setattr(pynvml, "nvmlDeviceGetTotalEnergyConsumption", counter)
-    monkeypatch.setattr(clocks, "STEADY_S", 0.4)
+    monkeypatch.setattr(clocks, "STEADY_S", 0.7)
     monkeypatch.setattr(clocks, "WARMING_S", 0.05)
 
     def call(count):
         time.sleep(0.002 * count)
         return count
 
-    found = clocks.Clock(DEVICE).steady_call(call, 1.0)
+    found = clocks.Clock(DEVICE).steady_call(call, 2.0)
     assert found.time_ms == pytest.approx(2.0, rel=0.3)
-    assert found.energy_j == pytest.approx(watts * found.time_ms / 1e3, rel=0.25)
+    assert found.energy_j == pytest.approx(watts * found.time_ms / 1e3, rel=0.08)
     assert found.sm_clock_mhz == 1980
 
 

@@ -207,7 +207,7 @@ def test_a_template_is_of_the_type_of_the_host_s_pointers(type_name, dtype, prec
     assert not read.read_error
     assert {one.dtype for one in (*read.problem.inputs.values(), *read.problem.outputs.values())} == {dtype}
     assert read.header.precision == precision
-    case = read.problem.case("", {"n": 1000}).of(pickle.loads(pickle.dumps(read.problem)))
+    case = read.problem.case("", {"n": 1000}).with_problem(pickle.loads(pickle.dumps(read.problem)))
     assert case.bytes == 1001 * problems.itemsize(dtype)
 
 

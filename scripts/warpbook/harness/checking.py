@@ -316,7 +316,7 @@ def check_case(
     An unsupported case gives one row that says so; a failure ends its tests with the row that names it, and its cause
     where it is to `diagnose`. A test after which there is `enough` is the last.
     """
-    case = case.of(variant.problem)
+    case = case.with_problem(variant.problem)
     tests = tests or tests_for(case)
     place = {"case": case.name, "size": case.size}
 

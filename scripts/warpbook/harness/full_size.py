@@ -75,7 +75,7 @@ class Sparse:
 
 def check(variant: Variant, case: Case, sandboxed: bool, folder: Path, library: Path | None = None) -> Row:
     """The row of a case at its size, compiled into `folder` or in `library`; others' faults are `unsupported`."""
-    case = case.of(variant.problem)
+    case = case.with_problem(variant.problem)
     place = {"case": case.name, "size": case.size, "test": TEST}
 
     def row(status: str, reason: str) -> Row:

@@ -102,7 +102,7 @@ class TimedVariant:
         if self.process.ended:
             self.process = self._new_process()
         self._forget()
-        case = case.of(self.variant.problem)
+        case = case.with_problem(self.variant.problem)
         self._parts = self._bench.parts(case)
         self._kept, self._calls, self._last_ms = [], 0, float("inf")
         self._seen_ms, self._taken_ms = [], []
@@ -232,8 +232,6 @@ class TimedVariant:
     def steady_call(self, op_ms: float) -> SteadyCall | None:
         """A call of a whole case in a row of calls without a pause, where the device tells its energy; `op_ms` is what one
         takes alone."""
-        if not self._bench.on_device:
-            return None
         sets = 2 * self._audited_calls(self._parts[0], op_ms)
         ring = self._rings[self._parts[0]] = self._make_ring(self._parts[0], sets)
         self._lay_out(ring)

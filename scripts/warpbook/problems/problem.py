@@ -338,7 +338,7 @@ class Case:
         """The case at a size."""
         return Case(self.problem, self.name, self.given, self.optional, size)
 
-    def of(self, problem: Problem) -> "Case":
+    def with_problem(self, problem: Problem) -> "Case":
         """The case on the arrays of a variant's problem, which may be of other types."""
         return Case(problem, self.name, self.given, self.optional, self.size) if problem.dtypes else self
 

@@ -703,11 +703,7 @@ class LaunchInference:
             extent = self.names.find_extent(name)
             if extent not in self.names.base or extent == self.names.batch or re.search(rf"\b{extent}\b", given):
                 continue
-            try:
-                value = fact_value(self._scope.reader.whole(self._find_node(name)).text)
-            except UnreadableExpression:
-                continue
-            if isinstance(value, int):
+            if (value := self._whole_number(name)) is not None:
                 bounds[extent] = {"is": value}
                 self._scope.notes[name] = (
                     f"{name} (line {self._outside.lines.get(name, 0)}) for the one {extent} that it is for"
@@ -723,17 +719,19 @@ class LaunchInference:
         bounds: dict[str, Any] = {}
         for name in {**self._outside.known, **self._scope.known}:
             extent = self.names.find_extent(name)
-            if extent not in unnamed:
-                continue
-            try:
-                value = fact_value(self._scope.reader.whole(self._find_node(name)).text)
-            except UnreadableExpression:
-                continue
-            if isinstance(value, int):
+            if extent in unnamed and (value := self._whole_number(name)) is not None:
                 bounds[extent] = {"is": value}
                 self._scope.notes[name] = f"{name}, {value}, for the one {extent} that it is for"
         single = {"N", "C", "M"} & set(unnamed) if {"C", "M"} <= set(unnamed) and not words & {"C", "M"} else set()
         return {name: {"is": 1} for name in sorted(single)} | bounds
+
+    def _whole_number(self, name: str) -> int | None:
+        """The whole number that a name of the host's stands for; None where it stands for none."""
+        try:
+            value = fact_value(self._scope.reader.whole(self._find_node(name)).text)
+        except UnreadableExpression:
+            return None
+        return value if isinstance(value, int) else None
 
     def _find_node(self, name: str) -> "Node":
         node = cpp.parse_expression(name)

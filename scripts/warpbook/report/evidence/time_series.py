@@ -282,7 +282,7 @@ class Times(EvidencePart):
         library's method is taken to be direct unless it is faster than that allows."""
         gpu = self._ev.gpu_run.gpu if self._ev.gpu_run else None
         one = self._ev.plan.variants[variant]
-        header, case = one.header, layer.at(size).of(one.problem)
+        header, case = one.header, layer.at(size).with_problem(one.problem)
         if gpu is None:
             return None
         known = lower_bounds.method_bound_ms(case, header, gpu)

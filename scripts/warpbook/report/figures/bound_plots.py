@@ -48,9 +48,7 @@ def roofline(ev: Evidence, named: Collection[str]) -> str:
         axes.plot([left, ridge, right], [left * copy, peak, peak], color=style.INK, linewidth=0.9)
         style.note(axes, "FP32 peak", (right, peak), (0, 6), ha="right", fontsize=7)
         if measured:
-            axes.plot(
-                [measured / copy, right], [measured, measured], color=style.INK, linewidth=0.9, linestyle=style.DASHED
-            )
+            axes.plot([measured / copy, right], [measured, measured], **style.LIMIT)
         above = min(peak, left * (right / left) ** LABEL * copy)
         style.note(axes, "copy bandwidth", (left, above), (3, 2), fontsize=7, va="bottom")
         axes.set_xscale("log")
@@ -106,9 +104,7 @@ def rates_by_size(ev: Evidence, device: str) -> str:
             axes.plot(
                 list(bounds),
                 [work[size] / bound for size, bound in bounds.items()],
-                color=style.INK,
-                linewidth=0.9,
-                linestyle=style.DASHED,
+                **style.LIMIT,
                 label="bound of FP32",
             )
         style.size_axis(axes, ev.sizes, ev.size_label)

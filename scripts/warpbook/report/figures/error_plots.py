@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from warpbook.common import units
 from warpbook.harness.precision import CLASS_RATIO
 from warpbook.report.evidence import Evidence
-from warpbook.report.figures.style import DASHED, INK, WIDTH_IN, log_axis, name_ends, note, value_axis, variant_look
+from warpbook.report.figures.style import INK, LIMIT, WIDTH_IN, log_axis, name_ends, note, value_axis, variant_look
 from warpbook.report.figures.svg_drawing import svg
 
 
@@ -29,7 +29,7 @@ def error_by_length(ev: Evidence) -> str:
     axes.set_xscale("log")
     axes.set_yscale("log")
     limit = rows.groupby("products").direct_rel_l2_err.max() * CLASS_RATIO
-    axes.plot(limit.index, limit, color=INK, linewidth=0.9, linestyle=DASHED)
+    axes.plot(limit.index, limit, **LIMIT)
     note(
         axes,
         f"{CLASS_RATIO} × {ev.problem.facts.baseline}",

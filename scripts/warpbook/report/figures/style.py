@@ -28,7 +28,11 @@ OURS = ("#0b5cad", "#c8453b", "#2a8a57", "#d98a00", "#7a4ea3", "#149aa5", "#a45a
 CPU = ("#8a6d3b", "#b58a2e", "#6f7f3f", "#a6603c", "#94805d")
 PEERS = ("#3d444d", "#8b949e", "#b3bac2")
 MARKERS = "osD^vPX<>h"
-DASHED = (0, (3, 2))
+LIMIT: dict[str, Any] = {
+    "color": INK,
+    "linewidth": 0.9,
+    "linestyle": (0, (3, 2)),
+}  # a line that measured values are held against
 VERDICTS = {"faster": "#1f7a4d", "slower": "#b3261e", "same": MUTED, "ambiguous": "#8a6200"}
 
 

@@ -45,7 +45,7 @@ def op_times(ev: Evidence) -> str:
             style.note(axes, units.time(estimate.value), (estimate.value, place), (7, 0))
         bound = ev.times.fp32_bound_ms(layer, size)
         assert bound is not None  # of what was measured on a GPU
-        axes.axvline(bound, color=style.INK, linewidth=0.9, linestyle=style.DASHED)
+        axes.axvline(bound, **style.LIMIT)
         what = "FP32" if ev.times.limiting_resource(layer, size) == "FP32 arithmetic" else "traffic"
         style.note(axes, f"{what} bound {units.time(bound, 3)}", (bound, len(shown) - 0.35), (3, 0), fontsize=7)
         axes.set_xlim(0, end)
@@ -71,14 +71,7 @@ def times_by_size(ev: Evidence, variants: list[Variant], bound: bool) -> str:
             style.line(axes, sound, style.variant_look(ev, variant), variant.name)
         if bound and ev.times.fp32_bound_ms(layer, ev.largest):
             bounds = {size: least for size in ev.sizes if (least := ev.times.fp32_bound_ms(layer, size))}
-            axes.plot(
-                list(bounds),
-                list(bounds.values()),
-                color=style.INK,
-                linewidth=0.9,
-                linestyle=style.DASHED,
-                label="bound of FP32 (GPU)",
-            )
+            axes.plot(list(bounds), list(bounds.values()), **style.LIMIT, label="bound of FP32 (GPU)")
         style.size_axis(axes, ev.sizes, ev.size_label)
         axes.set_yscale("log")
         style.log_axis(axes.yaxis, lambda value, _: units.time(value, 1))
@@ -108,7 +101,7 @@ def streams(ev: Evidence, over: Callable[[Row], str]) -> str:
     for variant in dict.fromkeys(row["variant"] for row in single):
         longest = max((row for row in single if row["variant"] == variant), key=lambda row: int(row["images"]))
         in_proportion = [longest["streaming_s"] * count / longest["images"] for count in images]
-        axes.plot(images, in_proportion, color=style.INK, linewidth=0.9, linestyle=style.DASHED)
+        axes.plot(images, in_proportion, **style.LIMIT)
     style.size_axis(axes, images, "Images streamed")
     axes.set_yscale("log")
     style.log_axis(axes.yaxis, lambda value, _: f"{value:g} s")

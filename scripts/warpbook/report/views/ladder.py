@@ -118,7 +118,7 @@ def _row(
 ) -> tuple[Cell, ...]:
     time, one = ev.times.sum_over(parts, size), parts[cases[0].name]
     alone = len({each.name for each in parts.values()}) == 1
-    shapes = [case.at(size).of(parts[case.name].problem) for case in cases]
+    shapes = [case.at(size).with_problem(parts[case.name].problem) for case in cases]
     bounds = [ev.times.method_bound_ms(parts[case.name].name, case, size) for case in cases]
     each = [ev.times.op(parts[case.name].name, case.name, size) for case in _columns(cases)]
     label = name(one) if alone else ", ".join(f"{case} by {part.stem}" for case, part in parts.items())

@@ -24,12 +24,13 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT / "scripts"))
 
 from warpbook import command_line  # noqa: E402
+from warpbook.common.statistics import Estimate  # noqa: E402
 from warpbook.config.settings import Config  # noqa: E402
 from warpbook.kernels import whole_networks  # noqa: E402
 from warpbook.kernels.claims import QUANTITIES  # noqa: E402
 from warpbook.kernels.headers import Header  # noqa: E402
 from warpbook.report.evidence.run_selection import whole_network_rows  # noqa: E402
-from warpbook.runs import catalog, tables  # noqa: E402
+from warpbook.runs import catalog, summaries, tables  # noqa: E402
 from warpbook.runs.catalog import Run  # noqa: E402
 from warpbook.runs.schema import ANY, Table  # noqa: E402
 from warpbook.workflow import streams  # noqa: E402
@@ -590,6 +591,27 @@ def stream_rows(run: Run) -> Iterator[tuple[str, ...]]:
         )  # fmt: skip
 
 
+def pairs_section(run: Run, device: str) -> str:
+    """How often a verdict is false, and how small a difference is found; empty where a run did not look."""
+    pairs, margin = run.table(tables.PAIRS), run.record["measuring"]["equivalence_margin"]
+    judged = summaries.judge_pairs(pairs[pairs.device == device], margin)
+    if not judged:
+        return ""
+
+    def share(found: Estimate | None) -> str:
+        return f"{100 * found.value:.1f} [{100 * found.low:.1f}, {100 * found.high:.1f}]" if found else "-"
+
+    rows = [
+        (one.what, str(one.n), *map(str, one.called.values()), share(one.false_share(margin)), share(one.found_share))
+        for one in judged
+    ]
+    head = ("kernels", "pairs", *judged[0].called, "false, %", "found, %")
+    return (
+        f"## Verdicts on known differences, {run.device_name(device)}\n\nRun `{run.run_id}`. False: a verdict that is not"
+        f" true; `same` is true within {margin:.0%}. Found: called slower.\n\n{markdown_table(head, rows)}"
+    )
+
+
 def performance_page() -> str:
     gpus, cpus = newest_runs()
     parts = [
@@ -625,6 +647,7 @@ def performance_page() -> str:
         parts.append(f"## {run.device_name('cpu')}\n\nRun `{run.run_id}`, commit `{run.commit}`.\n\n")
         parts.append("### Layers on the CPU\n\nTime of the call, repeated on the same buffers.\n\n")
         parts.append(markdown_table(layers, layer_rows(run, "cpu", "hot", "op")))
+    parts += [pairs_section(run, device) for runs, device in ((gpus, "gpu"), (cpus, "cpu")) for run in runs]
     streamed = [
         run
         for path in catalog.archived_paths(PROJECT / catalog.ARCHIVES)

@@ -51,9 +51,10 @@ def measure(
     machine: dict[str, Any],
     sandboxed: bool,
     with_energy: bool = False,
+    compared_only: bool = False,
 ) -> Iterator[tuple[Case, list[timing.Row]]]:
     """The samples of each layer and size in turn: of the variant, and of its baseline where that can be timed; at each
-    layer's largest size also `with_energy`."""
+    layer's largest size also `with_energy`. Of all kinds, or of those that verdicts rest on."""
     bench: Bench
     compared = [one for one in (variant, baseline) if one]
     with ExitStack() as stack:
@@ -72,7 +73,7 @@ def measure(
         for one in timed:
             one.rivals = [other for other in timed if other is not one]
             stack.callback(one.close)
-        yield from _measure(bench, timed, places, measuring, machine, with_energy)
+        yield from _measure(bench, timed, places, measuring, machine, with_energy, compared_only)
 
 
 def _measure(
@@ -82,6 +83,7 @@ def _measure(
     measuring: Measuring,
     machine: dict[str, Any],
     with_energy: bool,
+    compared_only: bool,
 ) -> Iterator[tuple[Case, list[timing.Row]]]:
     gc.disable()  # Python's garbage collector would interrupt one sample in a few dozen; this process is short
     variant, baseline = timed[0].variant, timed[1].variant if len(timed) > 1 else None
@@ -107,7 +109,7 @@ def _measure(
         try:
             with checking.device_fault_context(variant):
                 energy = with_energy and case.size == largest[case.name]
-                rows = timing.measure_case(bench, [timed[0], *paired], case, series, measuring, energy)
+                rows = timing.measure_case(bench, [timed[0], *paired], case, series, measuring, energy, compared_only)
             if bench.on_device and (
                 reason := bound_violation(rows, variant, case.with_problem(variant.problem), machine)
             ):

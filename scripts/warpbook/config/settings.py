@@ -31,7 +31,7 @@ from warpbook.problems.networks import Description, Network, valid_name
 
 FILE = PROJECT / "config.yaml"
 SECTIONS = both_folders("reports/sections")
-OPTIONAL_MEASUREMENTS = ("aa", "attacks", "precision", "sanitizer", "sweep")
+OPTIONAL_MEASUREMENTS = ("aa", "attacks", "pairs", "precision", "sanitizer", "sweep")
 """What makes them: `workflow.optional_measurements`."""
 
 

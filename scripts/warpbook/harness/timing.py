@@ -36,6 +36,9 @@ from warpbook.harness.timed_variant import TimedVariant
 from warpbook.kernels.variants import Operation
 from warpbook.problems.problem import Case
 
+RESOLUTION_DIGITS = 6
+"""Decimals of a time in milliseconds: the host's clock counts nanoseconds, a CUDA event half a microsecond."""
+
 PROTOCOL = 3
 """Raised whenever the meaning of a sample changes: figures of different protocols are not the same thing."""
 
@@ -116,7 +119,7 @@ def sample_interleaved(
         if kept:
             unknown += 1
             for name, time_ms in taken.items():
-                samples[name].append(Sample(time_ms, clock, slowed))
+                samples[name].append(Sample(round(time_ms, RESOLUTION_DIGITS), clock, slowed))
         if throttled is not None:
             slowed = throttled
             for held in samples.values():
@@ -166,9 +169,11 @@ def measure_case(
     series: SeriesPolicy,
     measuring: Measuring,
     with_energy: bool = False,
+    compared_only: bool = False,
 ) -> list[Row]:
     """Samples of one case at its size, for a variant and (second, where given) its baseline: the columns of SAMPLES from
-    `variant` on, without `device`, and `case`, its own name. The last one `with_energy` is of a row of calls.
+    `variant` on, without `device`, and `case`, its own name. The last one `with_energy` is of a row of calls. Of all
+    kinds, or of those that verdicts rest on.
 
     Raises VariantFailure where one faults, a result of a timed call is wrong, it claims less time than it takes, or the
     device cannot be trusted.
@@ -177,7 +182,9 @@ def measure_case(
     timers = {}
     for one in timed:
         with checking.fault_context(one.variant, "prepared"):
-            timers[one.variant.name] = one.arrange(case)
+            arranged = one.arrange(case)
+        chosen = bench.compared if compared_only else arranged
+        timers[one.variant.name] = {kind: arranged[kind] for kind in chosen}
     if bench.on_device:
         series = series.model_copy(update={"max_time_s": JUDGED * series.max_time_s})
     rows, _ = sample_rows(bench, [one.variant for one in timed], timers, series, measuring)

@@ -2,6 +2,7 @@
 jobs to what each GPU was busy with."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -132,3 +133,50 @@ def gpu_shares(jobs: pd.DataFrame) -> pd.DataFrame:
         cores = " or ".join(sorted(held.cores.unique()))
         rows.append([measured_on, cores, len(held), busy_s, end - begin - busy_s, end - begin])
     return pd.DataFrame(rows, columns=["measured_on", "cores", "jobs", "busy_s", "idle_s", "wall_s"])
+
+
+@dataclass(frozen=True)
+class PairVerdicts:
+    """Verdicts on kernels whose difference is known: how many of each, and which are false and which find it."""
+
+    what: str
+    called: dict[str, int]
+    slower_percent: float
+
+    @property
+    def n(self) -> int:
+        return sum(self.called.values())
+
+    def false_share(self, margin: float) -> Estimate:
+        """The share of verdicts that are not true; within the margin of 1, `same` is true."""
+        wrong = {"faster", "slower"} if not self.slower_percent else {"faster"}
+        if self.slower_percent / 100 > margin:
+            wrong.add("same")
+        return statistics.share(sum(self.called[verdict] for verdict in wrong), self.n)
+
+    @property
+    def found_share(self) -> Estimate | None:
+        """The share of verdicts that find the difference; None where there is none."""
+        return statistics.share(self.called["slower"], self.n) if self.slower_percent else None
+
+
+def judge_pairs(pairs: pd.DataFrame, margin: float) -> list[PairVerdicts]:
+    """PAIRS of one device by what they are, judged by the time of the call. Pairs of copies are judged a second time as if
+    one were slower: its times are multiplied."""
+    pairs = pairs[(pairs.kind == "op") & (pairs.status == "ok") & pairs.ci_low.notna()]
+    known = sorted(pairs.slower_percent.unique())
+    groups = [(percent, pairs[pairs.slower_percent == percent], 1.0) for percent in known]
+    groups += [(percent, pairs[pairs.slower_percent == 0], 1 + percent / 100) for percent in known if percent]
+    judged = []
+    for percent, rows, factor in groups:
+        verdicts = dict.fromkeys(("same", "faster", "slower", "ambiguous"), 0)
+        for row in rows.itertuples():
+            scaled = Estimate(row.speedup / factor, row.ci_low / factor, row.ci_high / factor, row.n)
+            verdicts[statistics.verdict(scaled, margin)] += 1
+        kernels = f"{rows.variant.nunique()} kernels against their copies"
+        what = kernels if not percent else f"{percent} % more instructions"
+        if factor > 1:
+            what = f"{kernels}, times taken {factor:g} times"
+        if sum(verdicts.values()):
+            judged.append(PairVerdicts(what, verdicts, percent))
+    return judged

@@ -293,6 +293,29 @@ ATTACKS = Table(
     optional=True,
 )
 
+PAIRS = Table(
+    "pairs.csv",
+    "one comparison of two kernels whose difference is known",
+    ("device", "measured_on", "problem", "case", "variant", "slower_percent", "process", "number", "kind"),
+    {
+        **_PLACE,
+        "variant": _VARIANT,
+        "size": _SIZE,
+        "device": _DEVICE,
+        "slower_percent": whole("percent by which it is slower than what it is compared with; 0: than its copy", COUNT),
+        "process": whole("number of the two processes, from 0", COUNT),
+        "number": whole("number of the comparison in them, from 0", COUNT),
+        "kind": _KIND,
+        "n": whole("pairs of samples", COUNT),
+        "speedup": real("time of the other over its own, the median of the pairs; empty: fewer than two", POSITIVE),
+        "ci_low": real("lower end of its 95 % interval", POSITIVE),
+        "ci_high": real("upper end of its 95 % interval", POSITIVE),
+        **_OUTCOME,
+        "measured_on": _MEASURED_ON,
+    },
+    optional=True,
+)
+
 SWEEP = Table(
     "sweep.csv",
     "one configuration of a tunable variant, as Kernel Tuner timed it on one layer",
@@ -421,7 +444,7 @@ STREAMS = Table(
 
 RUN_TABLES = (
     BUILDS, CORRECTNESS, SAMPLES, OP_TIMES, PROGRAMS, PROFILES,
-    ACTIVITIES, COUNTERS, SANITIZER, ATTACKS, SWEEP, PRECISION, JOBS, STREAM_SHARDS,
+    ACTIVITIES, COUNTERS, SANITIZER, ATTACKS, PAIRS, SWEEP, PRECISION, JOBS, STREAM_SHARDS,
 )  # fmt: skip
 
 

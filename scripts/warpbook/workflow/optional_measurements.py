@@ -1,4 +1,4 @@
-"""Optional measurements of a run on a GPU: `optional_measurements` in config.yaml names those that are wanted."""
+"""Optional measurements of a run, of which all but pairs need a GPU: `optional_measurements` in config.yaml names those that are wanted."""
 
 from collections.abc import Callable
 
@@ -44,12 +44,23 @@ def _against_baseline(plan: Plan) -> list[str]:
     return sorted(chosen)
 
 
+PAIRED_PROCESSES, PAIRED_TESTS = {"cpu": 12, "gpu": 12}, 10
+"""So often a pair of kernels whose difference is known gets processes of its own, on all GPUs together, and is compared
+so often in each."""
+
 OPTIONAL_PARTS: dict[str, Callable[[Plan], list[str]]] = {
     "aa": lambda plan: [
         f"{PARTS}/aa/{gpu}/{cases}/{name}.csv.gz"
         for cases in plan.networks
         for name in _starting_points(plan, cases)
         for gpu in (["gpu"] if plan.gpus == 1 else [f"gpu-{number}" for number in range(plan.gpus)])
+    ],
+    "pairs": lambda plan: [
+        f"{PARTS}/pairs/{place}.csv"
+        for device in plan.devices
+        for place in (
+            [device] if device == "cpu" or plan.gpus == 1 else [f"gpu-{number}" for number in range(plan.gpus)]
+        )
     ],
     "attacks": lambda plan: [f"{PARTS}/attacks.csv"],
     "precision": lambda plan: [f"{PARTS}/precision/{name}.csv" for name in _against_baseline(plan)],

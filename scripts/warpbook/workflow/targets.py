@@ -136,12 +136,9 @@ class Targets:
 
     @property
     def optional_parts(self) -> list[str]:
-        """Files of the optional measurements that the configuration asks for, where a GPU can make them."""
-        return (
-            [path for name in self.plan.config.optional_measurements for path in OPTIONAL_PARTS[name](self.plan)]
-            if self.on_gpu
-            else []
-        )
+        """Files of the optional measurements that the configuration asks for, and that can be made here."""
+        names = [name for name in self.plan.config.optional_measurements if self.on_gpu or name == "pairs"]
+        return [path for name in names for path in OPTIONAL_PARTS[name](self.plan)]
 
     @property
     def sanitizer(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""How far the harness itself is to be trusted: A/A tests, and what a run holds only where it was asked to."""
+"""How far the harness itself is to be trusted: A/A tests, kernels whose difference is known, and what a run holds only where it was asked to."""
 
 from functools import cached_property
 
@@ -32,6 +32,12 @@ class MeasurementValidity(EvidencePart):
             place = [str(key[0]).split(":")[1], *key[1:]]
             rows.append([*place, ratio.value, ratio.low, ratio.high, verdict])
         return pd.DataFrame(rows, columns=columns)
+
+    @cached_property
+    def pair_verdicts(self) -> list[summaries.PairVerdicts]:
+        """Verdicts on kernels whose difference is known, on the study's GPU."""
+        rows = self._ev.selection.run_rows(tables.PAIRS)
+        return summaries.judge_pairs(rows[rows.device == "gpu"], self._ev.config.measuring.equivalence_margin)
 
     @cached_property
     def attacks(self) -> pd.DataFrame:

@@ -21,6 +21,7 @@ OLDER_RUN_TABLES = {
     tables.COUNTERS: "hardware counters",
     tables.SANITIZER: "errors that compute-sanitizer counts",
     tables.ATTACKS: "kernels that cheat",
+    tables.PAIRS: "verdicts on known differences",
     tables.SWEEP: "swept parameters",
     PRECISION: "errors over the length of sums",
 }
@@ -173,10 +174,14 @@ class Selection(EvidencePart):
         frame = self.rows(table)
         return frame[frame["size"].isin(self._ev.sizes)]
 
+    def run_rows(self, table: Table) -> pd.DataFrame:
+        """A table that a GPU run may hold, as it is."""
+        run = self.run_with(table)
+        return run.table(table) if run else tables.with_places(table.empty())
+
     def optional_rows(self, table: Table) -> pd.DataFrame:
         """A table that a GPU run may hold, of all networks, without stale rows; whole networks have WHOLE."""
-        run = self.run_with(table)
-        frame = run.table(table) if run else tables.with_places(table.empty())
+        run, frame = self.run_with(table), self.run_rows(table)
         if run is None or "variant" not in frame:
             return frame
         whole = [f"{WHOLE}{name}" for name in self.implementations(run)]

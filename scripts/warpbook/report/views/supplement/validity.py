@@ -1,8 +1,9 @@
-"""Supplement: the harness tried on itself: A/A tests, kernels that cheat, compute-sanitizer; and parameters swept."""
+"""Supplement: the harness tried on itself: A/A tests, known differences, kernels that cheat, compute-sanitizer; and parameters swept."""
 
 import pandas as pd
 
 from warpbook.common import units
+from warpbook.common.statistics import Estimate
 from warpbook.common.units import MISSING
 from warpbook.report.evidence import Evidence
 from warpbook.report.figures import ratio_plots
@@ -23,6 +24,7 @@ def validity_view(ev: Evidence) -> View:
     """Of the run that GPU figures come from, or of an older one that was asked for what that was not."""
     return View(
         aa_tests=None if ev.trust.aa_tests.empty else _aa_tests(ev),
+        pairs=_pairs(ev) if ev.trust.pair_verdicts else None,
         attacks=None if ev.trust.attacks.empty else _attacks(ev),
         sanitizer=None if ev.trust.sanitizer.empty else _sanitizer(ev),
     )
@@ -47,6 +49,33 @@ def _aa_tests(ev: Evidence) -> View:
             f"Grey: within {margin} of 1.",
         ),
     )
+
+
+def _pairs(ev: Evidence) -> HtmlTable:
+    margin = ev.config.measuring.equivalence_margin
+    return HtmlTable(
+        "trust-pairs-table",
+        f"Verdicts on kernels whose difference is known, on {ev.device_name('gpu')}, by op time. False: a verdict that is not "
+        f"true; “same” is true within {units.percent(margin, 0)}. Found: called slower. Each with its 95 % interval."
+        f"{borrowed_run.run_sentence(ev, tables.PAIRS)}",
+        (*words("Kernels"), *numbers("Pairs", "Same", "Faster", "Slower", "Ambiguous", "False, %", "Found, %")),
+        tuple(
+            (
+                one.what,
+                units.count(one.n),
+                *(units.count(one.called[verdict]) for verdict in ("same", "faster", "slower", "ambiguous")),
+                _share(one.false_share(margin)),
+                _share(one.found_share),
+            )
+            for one in ev.trust.pair_verdicts
+        ),
+    )
+
+
+def _share(share: Estimate | None) -> str:
+    if share is None:
+        return MISSING
+    return f"{100 * share.value:.1f} [{100 * share.low:.1f}, {100 * share.high:.1f}]"
 
 
 def _attacks(ev: Evidence) -> HtmlTable:

@@ -18,6 +18,7 @@ constexpr int WARPS_WIDE = TILE_N / WARP_COLUMNS;
 constexpr int THREADS = TILE_M / WARP_ROWS * WARPS_WIDE * 32;
 constexpr int LOADS_A = TILE_M * TILE_K / 4 / THREADS, LOADS_B = TILE_K * TILE_N / 4 / THREADS;
 static_assert(TILE_M % WARP_ROWS == 0 && TILE_N % WARP_COLUMNS == 0 && TILE_K % 4 == 0, "whole warps and vectors");
+static_assert(THREAD_N % 8 == 0, "whole strips");
 static_assert(LOADS_A * THREADS * 4 == TILE_M * TILE_K && LOADS_B * THREADS * 4 == TILE_K * TILE_N, "a thread's share");
 static_assert(sizeof(Stage) == 4 * (TILE_M * (TILE_K + 4) + TILE_K * TILE_N), "what `shared_bytes` counts on");
 
@@ -68,7 +69,8 @@ __device__ __forceinline__ void load_edge_stage(
     }
 }
 
-// Adds the products of a stage. Each vector of A serves four steps along k.
+// Adds the products of a stage. Each vector of A serves four steps along k. The order runs down strips of 8 columns, back
+// and forth, so that neighbouring multiply-adds share a factor. The second takes it from the operand reuse cache.
 __device__ __forceinline__ void multiply_stage(
     float (&sums)[THREAD_M][THREAD_N], const Stage& stage, int first_row, int first_column)
 {
@@ -85,9 +87,14 @@ __device__ __forceinline__ void multiply_stage(
             for (int s = 0; s < THREAD_N; s += 4)
                 *(float4*)&b_values[s] = *(const float4*)&stage.b[begin + i][first_column + s * LANE_COLUMNS];
             #pragma unroll
-            for (int r = 0; r < THREAD_M; ++r)
+            for (int strip = 0; strip < THREAD_N; strip += 8)
                 #pragma unroll
-                for (int s = 0; s < THREAD_N; ++s) sums[r][s] += a_values[r][i] * b_values[s];
+                for (int r = 0; r < THREAD_M; ++r)
+                    #pragma unroll
+                    for (int j = 0; j < 8; ++j) {
+                        const int s = strip + (r % 2 ? 7 - j : j);
+                        sums[r][s] += a_values[r][i] * b_values[s];
+                    }
         }
     }
 }

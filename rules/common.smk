@@ -104,7 +104,7 @@ wildcard_constraints:
     network="|".join([*CONFIG.networks, *(name for name, study in CONFIG.studies.items() if study.problem)]),
     weights="[a-z]+",
     device="cpu|gpu|emulator",
-    numbered=r"gpu(-\d+)?",
+    numbered=r"cpu|gpu(-\d+)?",
     size=r"\d+",
     tool="|".join(available_profilers.TRACERS),
     # Of another problem than conv, with its name before it. Whole networks and files of the course have rules of their own.

@@ -3,10 +3,11 @@
 import argparse
 import gc
 import json
+import statistics
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,8 +54,8 @@ def measure(
     with_energy: bool = False,
     compared_only: bool = False,
 ) -> Iterator[tuple[Case, list[timing.Row]]]:
-    """The samples of each layer and size in turn: of the variant, and of its baseline where that can be timed; at each
-    layer's largest size also `with_energy`. Of all kinds, or of those that verdicts rest on."""
+    """The samples of each layer and size in turn: of the variant, and of its baseline where that can be timed; in the end,
+    `with_energy`, those of rows of calls. Of all kinds, or of those that verdicts rest on."""
     bench: Bench
     compared = [one for one in (variant, baseline) if one]
     with ExitStack() as stack:
@@ -89,7 +90,8 @@ def _measure(
     variant, baseline = timed[0].variant, timed[1].variant if len(timed) > 1 else None
     bench.watch(timed)
     series = measuring.gpu if bench.on_device else measuring.cpu
-    largest = {case.name: case.size for case in sorted(places, key=lambda case: case.size or 0)}
+    largest = {case.name: case for case in sorted(places, key=lambda case: case.size or 0)}
+    op_ms: dict[Case, float] = {}
     last_ms: dict[str, float] = {}  # the baseline's last time for a unit of its size, by case
     for case in places:
         assert case.size is not None
@@ -108,18 +110,24 @@ def _measure(
             paired = timed[1:]
         try:
             with checking.device_fault_context(variant):
-                energy = with_energy and case.size == largest[case.name]
-                rows = timing.measure_case(bench, [timed[0], *paired], case, series, measuring, energy, compared_only)
+                rows = timing.measure_case(bench, [timed[0], *paired], case, series, measuring, compared_only)
             if bench.on_device and (
                 reason := bound_violation(rows, variant, case.with_problem(variant.problem), machine)
             ):
                 raise VariantFailure("refused", reason)
+            mine = [row["time_ms"] for row in rows if row["variant"] == variant.name and row["kind"] == "op"]
+            op_ms[case] = statistics.median(mine)
         except VariantFailure as failure:
             rows = [failed_row(variant, case, failure)]
         for row in rows:
             if paired and row["variant"] == paired[0].variant.name:
                 last_ms[case.name] = row["time_ms"] / case.size
         yield case, rows
+    # Calls without a pause heat the GPU, which then slows down whatever follows.
+    for case in largest.values() if with_energy else ():
+        if case in op_ms:
+            with suppress(VariantFailure), checking.device_fault_context(variant):  # its other samples stand
+                yield case, timing.steady_rows(timed[0], case, op_ms[case])
 
 
 def to_sample_row(row: timing.Row, shared: dict[str, str]) -> timing.Row:
@@ -154,8 +162,9 @@ def time_all(
     }
 
     def keep(place: Case, samples: list[timing.Row]) -> None:
-        remaining.remove(place)
-        times_at[place] += 1
+        if place in remaining:
+            remaining.remove(place)
+            times_at[place] += 1
         number = (arguments.gpu or 0) * arguments.aa + times_at[place]
         job = f"aa:{variant.name}:{number}" if arguments.aa else variant.name
         rows.extend(to_sample_row({"job": job, **row}, shared) for row in samples)

@@ -93,11 +93,10 @@ def test_a_steady_row_of_calls_tells_what_one_takes_of_the_gpu_s_energy():
     bench = GpuBench()
     timed = TimedVariant(bench, variants.read("direct"), sandboxed=False)
     bench.watch([timed])
-    rows = timing.measure_case(
-        bench, [timed], networks.ConvLayer("c", 12, 33, 33, 24, 7).at(1000), QUICK, MEASURING, True
-    )
+    case = networks.ConvLayer("c", 12, 33, 33, 24, 7).at(1000)
+    rows = timing.measure_case(bench, [timed], case, QUICK, MEASURING)
+    (steady,) = timing.steady_rows(timed, case, 1.0)
     timed.close()
-    (steady,) = (row for row in rows if row["state"] == "steady")
     if steady["energy_j"] is None:
         pytest.skip("NVML tells no energy of this GPU")
     watts = steady["energy_j"] / (steady["time_ms"] / 1e3)

@@ -104,7 +104,12 @@ class NetworkBench:
         return implementation.prepare(kernels, network, images, self._data.parameters, of_bytes)
 
     def measure(
-        self, implementations: Sequence[Implementation], images: int, series: Any, measuring: Measuring
+        self,
+        implementations: Sequence[Implementation],
+        images: int,
+        series: Any,
+        measuring: Measuring,
+        with_energy: bool = False,
     ) -> tuple[list[Row], Row]:
         """(columns of SAMPLES from `variant` on; the first implementation's check). Each is checked before and after,
         and timed on random numbers. Raises VariantFailure where the first fails; another that fails before is left
@@ -142,13 +147,14 @@ class NetworkBench:
         samples, told_ms = timing.sample_rows(bench, implementations, timers, series, measuring)
         timing.reject_distrusted(bench)
         checks = [self._check(one, operations[one.name], buffers, poisoned=False) for one in implementations]
-        if told_ms.get(ours.name) and (steady := self._steady_call(operations[ours.name], buffers, told_ms[ours.name])):
-            samples.append({"variant": ours.name, **timing.steady_columns(steady)})
         if from_host:
             self._check_way(ours, from_host)
         for one in implementations:
             if one.name in told_ms:
                 timing.reject_memoized(bench, one, operations[one.name], told_ms[one.name], buffers)
+        told = told_ms.get(ours.name) if with_energy else None
+        if told and (steady := self._steady_call(operations[ours.name], buffers, told)):
+            samples.append({"variant": ours.name, **timing.steady_columns(steady)})
         return samples, checks[0]
 
     def _steady_call(self, operation: Operation, buffers: Buffers, samples_ms: list[float]) -> SteadyCall | None:

@@ -168,12 +168,10 @@ def measure_case(
     case: Case,
     series: SeriesPolicy,
     measuring: Measuring,
-    with_energy: bool = False,
     compared_only: bool = False,
 ) -> list[Row]:
     """Samples of one case at its size, for a variant and (second, where given) its baseline: the columns of SAMPLES from
-    `variant` on, without `device`, and `case`, its own name. The last one `with_energy` is of a row of calls. Of all
-    kinds, or of those that verdicts rest on.
+    `variant` on, without `device`, and `case`, its own name. Of all kinds, or of those that verdicts rest on.
 
     Raises VariantFailure where one faults, a result of a timed call is wrong, it claims less time than it takes, or the
     device cannot be trusted.
@@ -196,9 +194,17 @@ def measure_case(
     timed[0].verify(medians)
     for one in timed[1:]:
         one.verify({})  # the clock looks at it in its own job
-    if with_energy and (steady := timed[0].steady_call(medians["op"])):
-        rows.append({"variant": timed[0].variant.name, **steady_columns(steady)})
     return [{"case": case.name, "size": case.size, **row} for row in rows]
+
+
+def steady_rows(one: TimedVariant, case: Case, op_ms: float) -> list[Row]:
+    """The sample of a row of calls, as `measure_case` gives samples; `op_ms` is what a call takes alone. Empty where the
+    device does not tell its energy. Raises VariantFailure."""
+    with checking.fault_context(one.variant, "prepared"):
+        one.arrange(case)
+    steady = one.steady_call(op_ms)
+    place = {"case": case.name, "size": case.size, "variant": one.variant.name}
+    return [{**place, **steady_columns(steady)}] if steady else []
 
 
 def steady_columns(call: SteadyCall) -> Row:

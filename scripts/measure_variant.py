@@ -92,7 +92,7 @@ def _measure(
     series = measuring.gpu if bench.on_device else measuring.cpu
     largest = {case.name: case for case in sorted(places, key=lambda case: case.size or 0)}
     op_ms: dict[Case, float] = {}
-    last_ms: dict[str, float] = {}  # the baseline's last time for a unit of its size, by case
+    ms_a_flop: dict[str, float] = {}  # the baseline's last time for one, by case
     for case in places:
         assert case.size is not None
         if reason := variant.unsupported(case):
@@ -101,7 +101,7 @@ def _measure(
         paired: list[TimedVariant] = []
         # With a slow baseline, min_samples_timeout_s would end before there are enough pairs, and the variant would
         # have too few samples as well: such a baseline is timed in its own job alone.
-        expected_s = last_ms.get(case.name, 0.0) * case.size / 1e3
+        expected_s = ms_a_flop.get(case.name, 0.0) * case.flops / 1e3
         if (
             baseline
             and not baseline.unsupported(case)
@@ -121,7 +121,7 @@ def _measure(
             rows = [failed_row(variant, case, failure)]
         for row in rows:
             if paired and row["variant"] == paired[0].variant.name:
-                last_ms[case.name] = row["time_ms"] / case.size
+                ms_a_flop[case.name] = row["time_ms"] / case.flops
         yield case, rows
     # Calls without a pause heat the GPU, which then slows down whatever follows.
     for case in largest.values() if with_energy else ():

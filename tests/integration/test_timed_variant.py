@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from cupy.cuda import runtime
 
+import measure_pairs
 import measure_variant
 from policies import MEASURING, QUICK
 from warpbook.common.supervision import VariantFailure, processor_time
@@ -187,3 +188,12 @@ def test_a_variant_is_timed_in_turn_with_its_own_copy(cpu_variant):
     told = dict(measure_variant.measure("cpu", variant, copy, [LAYER.at(3)], MEASURING, {}, False))
     (rows,) = told.values()
     assert {(row["variant"], row["status"]) for row in rows} == {("mine", "ok"), ("mine:aa", "ok")}
+
+
+def test_a_kernel_with_five_percent_more_instructions_is_found_slower_than_one_without(tmp_path):
+    folder = tmp_path / "additions"
+    folder.mkdir()
+    *_, slower = [pair for pair in measure_pairs.pairs("cpu", folder) if pair[3] == "known"]
+    (row,) = next(measure_pairs.compare("cpu", slower, 1, MEASURING, {}, sandboxed=False))
+    assert row["status"] == "ok", row["reason"]
+    assert row["ci_high"] < 1 and row["speedup"] == pytest.approx(1 / 1.05, abs=0.02), row

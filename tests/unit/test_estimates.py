@@ -88,6 +88,13 @@ def test_verdicts_follow_from_the_interval():
         assert statistics.verdict(Estimate(1.0, low, high, 10), 0.01) == expected
 
 
+def test_a_difference_needs_an_interval_of_99_percent():
+    for low, expected in ((1.003, "ambiguous"), (1.006, "faster")):
+        assert statistics.verdict(Estimate(1.02, low, 1.04, 10), 0.01) == expected
+        slower = Estimate(0.98, 0.96, 2 - low, 10)
+        assert statistics.verdict(slower, 0.01) == expected.replace("faster", "slower")
+
+
 def test_so_many_samples_more_decide_and_few_less_do_not():
     def verdict(value, samples):
         half = 0.04 * (50 / samples) ** 0.5
@@ -97,6 +104,12 @@ def test_so_many_samples_more_decide_and_few_less_do_not():
         assert verdict(value, 50) == "ambiguous"
         needed = statistics.samples_to_decide(Estimate(value, value - 0.04, value + 0.04, 50), 0.02, 0.03)
         assert (verdict(value, needed - 5), verdict(value, needed + 1)) == ("ambiguous", expected)
+
+
+def test_a_share_has_the_interval_of_wilson_s_paper_and_stays_within_nought_and_one():
+    found = statistics.share(5, 50)
+    assert (round(found.low, 3), found.value, round(found.high, 3)) == (0.043, 0.1, 0.214)
+    assert statistics.share(0, 300).low == 0 and 0.01 < statistics.share(0, 300).high < 0.013
 
 
 def test_no_number_of_samples_decides_where_runs_of_the_same_code_differ_as_much():

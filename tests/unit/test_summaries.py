@@ -101,3 +101,28 @@ def test_a_gpu_is_busy_while_any_job_holds_it_between_the_first_and_the_last_mea
 
 def test_a_run_without_a_gpu_has_no_gpu_s_share():
     assert summaries.gpu_shares(tables.JOBS.empty()).empty
+
+
+def pairs(percent: int, speedups: dict[float, float], variant: str = "direct") -> list[dict[str, object]]:
+    """PAIRS whose intervals reach half a percent to each side but where said."""
+    return [
+        {"variant": variant, "slower_percent": percent, "kind": "op", "status": "ok", "n": 20,
+         "speedup": value, "ci_low": value * (1 - half), "ci_high": value * (1 + half)}
+        for value, half in speedups.items()
+    ]  # fmt: skip
+
+
+def test_verdicts_on_known_differences_are_false_where_they_are_not_true():
+    rows = pairs(0, {1.0: 0.005, 1.02: 0.005, 1.001: 0.02}) + pairs(0, {0.999: 0.005}, "fft")
+    rows += pairs(2, {0.98: 0.005, 0.999: 0.005, 1.02: 0.005, 0.9801: 0.03})
+    rows.append({**rows[0], "kind": "gpu"})
+    rows.append({**rows[0], "status": "refused", "ci_low": None})
+    same, slower, scaled = summaries.judge_pairs(pd.DataFrame(rows), 0.01)
+    assert (same.what, same.called) == (
+        "2 kernels against their copies", {"same": 2, "faster": 1, "slower": 0, "ambiguous": 1},
+    )  # fmt: skip
+    assert same.false_share(0.01).value == 1 / 4 and same.found_share is None
+    assert (slower.n, slower.false_share(0.01).value, slower.found_share.value) == (4, 1 / 2, 1 / 4)
+    assert slower.false_share(0.03).value == 1 / 4  # the same within 3 % is true
+    # Copies of which one takes 1.02 times as long: that which seemed 2 % faster is now the same.
+    assert scaled.called == {"same": 1, "faster": 0, "slower": 2, "ambiguous": 1}

@@ -163,6 +163,11 @@ def share(found: int, n: int) -> Estimate:
 SAMPLES_MOST = 10_000  # of a series: more would be measured for hours
 
 
+DECISIVE = 1.31
+"""The width of a 99 % interval over that of a 95 % one, of a normal distribution. Of 376 comparisons of kernels with their own
+copies on two GPUs, 95 % intervals called 2.7 % different and 99 % ones 0.5 %; of a difference of 2 % they found 98 % and 94 %."""
+
+
 def samples_to_decide(speedup: Estimate, equivalence_margin: float, beyond: float) -> int | None:
     """How many samples would narrow the interval of `speedup`, by the square root of their number, until `verdict` is
     not ambiguous. None where no number would do."""
@@ -170,9 +175,9 @@ def samples_to_decide(speedup: Estimate, equivalence_margin: float, beyond: floa
     if not math.isfinite(below) or not math.isfinite(above):
         return None
     if speedup.value < 1 - beyond:
-        ends = [(above, 1 - beyond - speedup.value)]
+        ends = [(DECISIVE * above, 1 - beyond - speedup.value)]
     elif speedup.value > 1 + beyond:
-        ends = [(below, speedup.value - 1 - beyond)]
+        ends = [(DECISIVE * below, speedup.value - 1 - beyond)]
     else:
         ends = [(below, speedup.value - 1 + equivalence_margin), (above, 1 + equivalence_margin - speedup.value)]
     if any(room <= 0 for _, room in ends):
@@ -181,13 +186,14 @@ def samples_to_decide(speedup: Estimate, equivalence_margin: float, beyond: floa
 
 
 def verdict(speedup: Estimate, equivalence_margin: float, beyond: float = 0.0) -> str:
-    """A speedup's verdict: same within `equivalence_margin` of 1, faster or slower `beyond` that, else ambiguous."""
+    """A speedup's verdict: same where its interval lies within `equivalence_margin` of 1; faster or slower where that of 99 %
+    lies `beyond` 1; else ambiguous."""
     if not math.isfinite(speedup.low):
         return "ambiguous"
     if 1 - equivalence_margin <= speedup.low and speedup.high <= 1 + equivalence_margin:
         return "same"
-    if speedup.low > 1 + beyond:
+    if speedup.value - DECISIVE * (speedup.value - speedup.low) > 1 + beyond:
         return "faster"
-    if speedup.high < 1 - beyond:
+    if speedup.value + DECISIVE * (speedup.high - speedup.value) < 1 - beyond:
         return "slower"
     return "ambiguous"

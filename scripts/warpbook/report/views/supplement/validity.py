@@ -38,7 +38,7 @@ def _aa_tests(ev: Evidence) -> View:
     return View(
         words=f"Warpbook compared {', '.join(tests.variant.unique())} with a copy of itself, loaded as a second module, on every layer "
         f"and size of {', '.join(tests.network.unique())} in run {ev.gpu_run.run_id}. Of {len(tests)} comparisons it wrongly called "
-        f"{wrong} faster or slower: {units.percent(wrong / len(tests))}, where 5 % are allowed. {beyond} intervals do not hold 1 "
+        f"{wrong} faster or slower: {units.percent(wrong / len(tests))}, where 1 % are allowed. {beyond} intervals do not hold 1 "
         f"({units.percent(beyond / len(tests))}); those within {margin} of 1 are called the same. It called {called.get('same', 0)} "
         f"the same and {called.get('ambiguous', 0)} ambiguous.",
         figure=Figure(

@@ -98,6 +98,8 @@ def test_versions_of_cudnn_and_cublas_stand_in_the_box_of_a_run_that_has_them_an
 ):
     ev = evidence_of(small_archive)
     packages = ev.gpu_run.record["machine"]["packages"]
+    for library in ("cuDNN", "cuBLAS"):
+        packages.pop(library, None)
     assert "cuDNN" not in dict(executive.executive_view(ev).facts.rows)["Software"]
     packages |= {"cuDNN": probe_machine.dotted_version(91002), "cuBLAS": probe_machine.dotted_version(130100)}
     assert "; cuDNN 9.10.2; cuBLAS 13.1.0; torch " in dict(executive.executive_view(ev).facts.rows)["Software"]

@@ -1,5 +1,6 @@
 """Why the best kernel is faster than the naive one: from counters that stand here."""
 
+import math
 from types import SimpleNamespace
 
 from warpbook.common.statistics import Estimate
@@ -140,3 +141,5 @@ def test_what_is_ambiguous_is_named_with_the_samples_that_would_settle_it_and_no
         "To settle what is ambiguous, take more samples: about 42 of streams (now 6), about 250 of restrict, interleaved with direct (now 10) and "
         "more than 10 000 of block (now 10)"
     )
+    once = compared("tiled", "ambiguous", Estimate(8.0, math.nan, math.nan, 1))
+    assert "about 6 of tiled (now 1)" in samples(once)

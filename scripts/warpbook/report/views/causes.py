@@ -1,5 +1,7 @@
 """Why the best kernel is faster than the naive one, and what its counters suggest to try next."""
 
+import math
+
 from warpbook.common import statistics, units
 from warpbook.common.files import COMMAND
 from warpbook.kernels.variants import Variant
@@ -81,6 +83,8 @@ def samples_sentence(ev: Evidence) -> str:
         # To tell it from 1, or that it lies within the margin: whichever is sooner.
         enough = (statistics.samples_to_decide(speedup.ratio, margin, beyond) for beyond in (0.0, margin))
         least = min((n for n in enough if n), default=statistics.SAMPLES_MOST + 1)
+        if not math.isfinite(speedup.ratio.low):  # one sample tells nothing of how many it takes
+            least = statistics.SMALLEST_RANKED
         together = "" if speedup.paired else f", interleaved with {baseline.stem}"
         asked.append((least, f"{variant.stem}{together} (now {speedup.ratio.n})"))
     words = [

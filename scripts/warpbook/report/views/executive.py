@@ -105,17 +105,13 @@ def _program_sentence(ev: Evidence, best: Variant) -> str:
             return ""
         seconds.append(float(found.elapsed_s.median()))
         shares.append(op.value / 1e3 / seconds[-1])
-    verdict = (
-        "The kernel hardly changes the program's time"
-        if max(shares) < NOTABLE
-        else "The convolutions are a visible part of the program's time"
-    )
-    before, after = (units.time(second * 1e3, 3) for second in seconds)
+    part = "hardly a" if max(shares) < NOTABLE else "a visible"
+    each = [
+        f"{units.percent(share, 1 if share >= 0.001 else 2)} of {units.time(second * 1e3, 3)} with {one.stem}"
+        for share, second, one in zip(shares, seconds, (naive, best), strict=True)
+    ]
     whole = _whole_network_sentence(ev)
-    return (
-        f"{verdict}: {before} with {naive.stem}, {after} with {best.stem}; the convolutions take "
-        f"{units.percent(shares[0])} and {units.percent(shares[1])} of it{whole and f'. {whole}'}"
-    )
+    return f"The convolutions are {part} part of the program's time: {units.join_all(each)}{whole and f'. {whole}'}"
 
 
 def _whole_network_sentence(ev: Evidence) -> str:

@@ -2,6 +2,8 @@
 
     python scripts/compare_runs.py --base 20261120-nvidia-h200-3f2a1c --head results/run
 
+Two files that nvbench wrote by `--jsonbin` are compared by the same rule, and the result is printed.
+
 Exit status 0: no regression, 3: regression, 4: ambiguous, 5: the runs are not comparable, 1: it failed itself.
 """
 
@@ -10,15 +12,17 @@ import math
 import sys
 from pathlib import Path
 
-from warpbook.common import version
+from warpbook.common import units, version
 from warpbook.common.errors import UserError, exit_status
 from warpbook.common.files import atomic_write
+from warpbook.profiling import nvbench
 from warpbook.report import comparison, pdf, rendering
 from warpbook.report.change_notes import notes
 from warpbook.report.comparison import Comparison
 from warpbook.runs import catalog
 
 FOLDER = Path("reports/out")
+NVBENCH_STATUS = {3: "slower", 4: "ambiguous"}
 
 
 def open_named_run(side: str, name: str) -> catalog.Run:
@@ -39,6 +43,19 @@ def _tolerance(text: str) -> float:
     return value
 
 
+def compare_nvbench(base: Path, head: Path, tolerance: float) -> int:
+    """Print a line for each state of both files; the exit status."""
+    compared = nvbench.compare(base, head, tolerance)
+    for one in compared:
+        ratio = f"{one.speedup.value:.4f} [{one.speedup.low:.4f}, {one.speedup.high:.4f}]"
+        times = f"{units.milliseconds(one.base_ms.value)} to {units.milliseconds(one.head_ms.value)} ms"
+        print(f"{one.verdict:9}  {ratio}  {times}  {one.name}")
+    verdicts = {one.verdict for one in compared}
+    outcome = next((code for code, word in NVBENCH_STATUS.items() if word in verdicts), 0)
+    print(f"{comparison.OUTCOMES[outcome]}; head's speedup over base with its 95 % interval, from {base} to {head}")
+    return outcome
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"Warpbook {version.VERSION}")
@@ -49,6 +66,8 @@ def main() -> int:
     parser.add_argument("--notes", action="store_true", help="print the worst of it alone, a few lines of Markdown")
     parser.add_argument("--pdf", type=Path, default=FOLDER / "compare.pdf")
     arguments = parser.parse_args()
+    if arguments.base.endswith(".json") and arguments.head.endswith(".json"):
+        return compare_nvbench(Path(arguments.base), Path(arguments.head), arguments.tolerance)
     base, head = open_named_run("base", arguments.base), open_named_run("head", arguments.head)
     if base.run_id == head.run_id:
         said = f"note: base and head are the same run, {base.run_id}: nothing differs but what somebody changed in one"

@@ -380,7 +380,7 @@ class GpuBench:
 
         def with_fresh_inputs(timer: Callable[[], float], at_host: bool = False) -> Callable[[], float]:
             """A timer that draws new inputs before each sample."""
-            last_ms = SHORT_MS  # of the first sample, which is not counted, nobody knows
+            last_ms = float(SHORT_MS)  # of the first sample, which is not counted, nobody knows
 
             def time_call() -> float:
                 nonlocal last_ms, ordering_s

@@ -114,7 +114,7 @@ def test_the_executive_page_has_five_sentences_without_intervals_and_a_chart(ev)
     elapsed = float(ev.programs.runs(naive.name, ev.largest).elapsed_s.median())
     share = ev.times.total(naive.name, ev.largest).value / 1e3 / elapsed
     assert f"{units.time(elapsed * 1e3, 3)} with {naive.name}" in findings["Program"]
-    assert f"the convolutions take {units.percent(share)} and " in findings["Program"]
+    assert f"part of the program's time: {units.percent(share)} of " in findings["Program"]
 
 
 def test_an_inconclusive_comparison_makes_no_number_of_the_headline(ev, monkeypatch):
@@ -448,6 +448,7 @@ def test_what_failed_is_in_the_box_and_what_is_not_for_the_study_is_not(ev, run)
 def test_figures_of_several_gpus_are_told_on_the_cover_and_in_the_box(ev, run):
     assert "(two of them)" in dict(executive.executive_view(ev).facts.rows)["GPU"]
     single = Evidence(ev.plan, "fa18", run)
+    single.gpu_run = run
     rows = run.table(tables.SAMPLES)
     single.times.samples = rows[rows.measured_on == rows.measured_on.iloc[0]]
     assert cover.cover_view(single, MADE, "", dirty=None).gpu.startswith(f"{run.gpu['name']}, from the archived run ")

@@ -1,6 +1,7 @@
 """What became of the variants' claims: verdicts in each section, a chapter of those that did not hold, and all."""
 
 import math
+import re
 from collections import Counter
 
 from warpbook.common import units
@@ -92,7 +93,8 @@ def claims_by_verdict(ev: Evidence, variant: str) -> tuple[View, ...]:
 
 
 def _claims_table(ev: Evidence, id: str, caption: str, judged: list[JudgedClaim], tested: bool = True) -> HtmlTable:
-    """tested: with a column of the test that was made of a claim, which otherwise stands for words that are lacking."""
+    """tested: with a column of the test that was made of a claim, which otherwise stands for words that are lacking; where
+    they name no figure, the one that was needed stands before the values."""
     return HtmlTable(
         id,
         f"{caption} Column 1: the variant, and what a change is measured against. Values are at {ev.at_size(ev.largest)} unless "
@@ -107,7 +109,7 @@ def _claims_table(ev: Evidence, id: str, caption: str, judged: list[JudgedClaim]
                     else [_claim_words(one) or claim_words(one.claim)]
                 ),
                 cell_markup.claim_verdict_cell(one.verdict),
-                verdict_values(one),
+                verdict_values(one) if tested else f"{_needed(one.claim)}{verdict_values(one)}",
             )
             for one in judged
         ),
@@ -157,6 +159,14 @@ def claim_words(claim: Claim) -> str:
     return (
         ", ".join(parts).replace(" = ", "\u00a0=\u00a0").replace(" ≥ ", "\u00a0≥\u00a0").replace(" ≤ ", "\u00a0≤\u00a0")
     )
+
+
+def _needed(claim: Claim) -> str:
+    """The figure that a claim's test needs, where its own words name none."""
+    if not claim.says or re.search(r"\d", claim.says):
+        return ""
+    needed = _value(claim) if claim.value else f"{claim.change}{_change_amount(claim)}"
+    return f"{needed} needed: " if re.search(r"\d", needed) else ""
 
 
 def _change_amount(claim: Claim) -> str:

@@ -21,9 +21,14 @@ def ladder_view(ev: Evidence) -> View:
     tables, charts, missing = [], [], []
     for device in ("gpu", "cpu"):
         sized = [(case, size) for case in ev.layers if (size := common_size(ev, device, case))]
-        tables += [ladder_table(ev, device, (case,), size, lambda one: one.stem) for case, size in sized]
+        tables += [
+            ladder_table(ev, device, (case,), size, lambda one: one.stem, explained=not place)
+            for place, (case, size) in enumerate(sized)
+        ]
         if not sized:
-            missing.append((device.upper(), ev.missing_reason(device) or "no variant has a valid time"))
+            run = ev.run_for(device)
+            none = f"the run {run.run_id} holds none" if run else "there is no run"
+            missing.append((device.upper(), ev.missing_reason(device) or none))
         elif len(ev.sizes) > 1:
             charts.append(_chart(ev, device))
     return View(
@@ -46,11 +51,16 @@ def common_size(ev: Evidence, device: str, case: Case) -> int | None:
 
 
 def ladder_table(
-    ev: Evidence, device: str, cases: tuple[Case, ...], size: int, name: Callable[[Variant], Cell]
+    ev: Evidence,
+    device: str,
+    cases: tuple[Case, ...],
+    size: int,
+    name: Callable[[Variant], Cell],
+    explained: bool = True,
 ) -> HtmlTable:
     """Every variant of a device with a time of all `cases` together, the fastest first; behind them those with a time
     of some, whose other cells are empty. The best of each case together are a row too, where they are several
-    variants."""
+    variants. One table of several has its columns `explained`."""
     rungs: list[Parts] = [{case.name: one for case in cases} for one in ev.compared_variants(device)]
     if len(cases) > 1 and (composite := ev.ranking.composite):
         rungs.append(composite.parts)
@@ -75,15 +85,18 @@ def ladder_table(
     energy = (
         " Energy is that of the whole GPU, for each call of a row of calls that lasts a second." if has_energy else ""
     )
-    samples = f" ({counted})" if counted else ""
+    columns = (
+        "Op time is the median of calls and a wait for the device, with half its 95 % interval. Rates count the direct method's "
+        "operations and each array once. The bound is that of the variant's own method and precision. The last column compares a "
+        f"variant with the one that it builds on.{energy} †: times of two separate jobs. A ratio without it is of samples taken in "
+        "alternation; the times are of each variant's own job."
+        if explained
+        else f"Columns as in the first table of the {device.upper()}."
+    )
     return HtmlTable(
         f"ladder-{device}" + (f"-{cases[0].name.replace(' ', '-')}" if len(cases) == 1 else ""),
-        f"{of}, {ev.at_size(size)}, on {ev.device_name(device)}: every {device.upper()} variant, the fastest first. Op time is the "
-        f"median of calls and a wait for the device, with half its 95 % interval{samples}. Rates count the direct method's operations and "
-        "each array once. The bound is that of the variant's own method and precision. The last column compares a variant with "
-        f"the one that it builds on.{energy}{best} †: times of two separate jobs. "
-        "A ratio without it is of samples taken in alternation; the times are of each variant's own job."
-        f"{cell_markup.doubt_note(cell for row in rows for cell in row)}",
+        f"{of}, {ev.at_size(size)}, on {ev.device_name(device)}: every {device.upper()} variant, the fastest first"
+        f"{f' ({counted})' if counted else ''}. {columns}{best}{cell_markup.doubt_note(cell for row in rows for cell in row)}",
         _head(ev, device, cases, size, naive, has_energy),
         rows,
         "wide" if len(cases) > 1 else "dense",

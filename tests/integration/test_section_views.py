@@ -451,7 +451,7 @@ def test_figures_of_several_gpus_are_told_on_the_cover_and_in_the_box(ev, run):
     single.gpu_run = run
     rows = run.table(tables.SAMPLES)
     single.times.samples = rows[rows.measured_on == rows.measured_on.iloc[0]]
-    assert cover.cover_view(single, MADE, "", dirty=None).gpu.startswith(f"{run.gpu['name']}, from the archived run ")
+    assert cover.cover_view(single, MADE, "", dirty=None).gpu.startswith(f"{run.gpu['name']}, measured here")
     assert "of them" not in dict(executive.executive_view(single).facts.rows)["GPU"]
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from warpbook.common.errors import MachineFault, UserError
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import bench as benches
-from warpbook.harness import error_diagnosis, reference, tamper_check
+from warpbook.harness import emulated_worker, error_diagnosis, reference, tamper_check
 from warpbook.harness.bench import FLOATS, MARGIN, POISON, Bench, Buffers, allocate
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.problems.problem import VALUES, Case
@@ -344,6 +344,8 @@ def check_case(
                 draw_fresh(bench, case, buffers.input_values, integers, shifted=last and not integers)
                 if number:
                     margins = fill_margins(bench, buffers)
+                if isinstance(bench, benches.CpuBench):
+                    bench.large = emulated_worker.ALL_LARGE if number else 0
                 results = guarded_call(bench, variant, operation, buffers, not number, margins)
                 differences = bench.compare(case, buffers.input_values, results)
                 columns = comparison_columns(variant, case, differences, integers)
@@ -363,6 +365,9 @@ def check_case(
         rows[-1]["reason"] = _with_array(rows[-1]["reason"], variant, case)
     if rows[-1]["ok"] or not isinstance(bench, benches.CpuBench):
         return rows
+    if bench.large and called and not bench.ended:
+        bench.noted = error_diagnosis.unwritten_memory(bench, variant, case, *called)
+    bench.large = 0
     rows[-1]["reason"] = error_diagnosis.with_note(variant, case, rows[-1]["reason"], bench.noted)
     if diagnose and rows[-1]["status"] == "wrong_result" and called and not bench.ended:
         cause = error_diagnosis.find(bench, variant, case, *called)

@@ -25,6 +25,8 @@ Arrays = dict[str, np.ndarray]
 ADDS = "adds to"
 OUTPUTS_MAX = 1 << 20
 """Outputs of a case that is worth computing many times."""
+MEMORIES = 48
+"""Pieces of memory that nobody has written and that the emulator tells from each other."""
 
 
 _REMEDIES = (
@@ -63,6 +65,35 @@ def _uncovered(variant: Variant, case: Case) -> str:
                 f"multiple of {each}: round up, or say {limit}"
             )
     return ""
+
+
+def unwritten_memory(
+    bench: CpuBench, variant: Variant, case: Case, operation: Operation, buffers: Buffers
+) -> str:
+    """Which memory that nobody has written decides the last call's result, as part of a sentence; what the variant's
+    process notes where the result is wrong whatever that memory holds."""
+    expected = problem.compute(case, buffers.input_values, np)
+
+    def is_right(large: int) -> bool:
+        bench.large = large
+        for one in buffers.outputs.values():
+            bench.fill(one.inner, POISON[one.unit])
+        held = [one.values for one in buffers.outputs.values()]
+        results = result_arrays(operation(*buffers.values), held)
+        return all(same(one.astype(np.float64), expected[name]) for name, one in zip(expected, results, strict=True))
+
+    try:
+        if not is_right(0):
+            return bench.noted
+        for number in range(1, MEMORIES):
+            if not is_right(number):
+                return (
+                    f"what nobody had written decides the result, from {bench.noted}: it is right where that is NaN, "
+                    "which comparisons pass over, and wrong where it is a large number"
+                )
+    except VariantFailure:
+        return ""
+    return "it depends on memory that nobody had written: it is wrong where that holds large numbers"
 
 
 def find(bench: CpuBench, variant: Variant, case: Case, operation: Operation, buffers: Buffers) -> str:

@@ -57,6 +57,9 @@ static unsigned unwritten_place(unsigned word)
     return place < unwritten.size() ? place : 0;
 }
 
+unsigned large;
+unsigned filled(unsigned word) { return large == ALL_LARGE || large == unwritten_place(word) ? LARGE : word; }
+
 // Note where the first such NaN of an output comes from.
 EMULATOR_UNWATCHED void explain(const float* y, size_t count)
 {
@@ -321,6 +324,7 @@ static size_t shared_total;  // of the running block
 
 static void poisoned(char* memory, size_t bytes, unsigned word)
 {
+    word = filling(word);
     for (size_t i = 0; i + 4 <= bytes; i += 4) std::memcpy(memory + i, &word, 4);
 }
 
@@ -534,6 +538,20 @@ extern "C" const char* emulator_explain(const float* y, size_t count)
     emulator::explain(y, count);
     explained = std::exchange(emulator::noted, "");
     return explained.c_str();
+}
+
+// What memory that nobody has written holds from now on: numbers that are large in all of it, or in that of one number; 0: none.
+// The name of that memory; null where there are not so many.
+extern "C" const char* emulator_fill_large(unsigned number)
+{
+    emulator::large = number;
+    return number < emulator::unwritten.size() ? emulator::unwritten[number].c_str() : nullptr;
+}
+
+// Fill memory between launches, which nobody has written.
+extern "C" void emulator_fill_scratch(void* memory, size_t bytes)
+{
+    emulator::poisoned(static_cast<char*>(memory), bytes, emulator::unwritten_word("scratch memory", 0));
 }
 
 extern "C" void emulator_sample(unsigned blocks, unsigned images)

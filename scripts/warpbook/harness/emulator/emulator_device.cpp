@@ -44,7 +44,7 @@ static unsigned word_of(int line)
     static int last = -1;
     static unsigned word;
     if (line != last) last = line, word = unwritten_word("a copy not waited for, ordered", line);
-    return word;
+    return filling(word);
 }
 
 static Ordered& ordered(unsigned thread)

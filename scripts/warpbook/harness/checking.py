@@ -49,6 +49,10 @@ NOT_COMPARED: Row = {
 
 GOES_ON = "goes on writing after its call is over: work on a stream nobody waits for"
 
+EXCERPT_FLOPS = 1 << 21
+"""Of a small case in place of a study's."""
+LONG = 4096
+"""Of the one long extent of such a case at most, but for one more, which no tile divides."""
 MANY = 259  # size of a batch that no power of two divides, beyond what a byte counts
 
 
@@ -63,6 +67,43 @@ def ragged_cases(variant: Variant) -> list[Case]:
         smallest = min(allowed, key=lambda case: case.flops / (case.size or 1))
         cases.append(limits.nearest(smallest.at(MANY)))
     return list(dict.fromkeys(cases))
+
+
+def excerpts(variant: Variant, cases: Sequence[Case]) -> list[Case]:
+    """Small cases that stand for a study's large ones, with extents that a variant's limits allow: all extents halved as
+    often as it takes, so that tiles divide them as there; and each extent that is longer than in every ragged case, the
+    others small."""
+    problem = variant.problem
+    free = [name for name, one in problem.facts.extents.items() if one.usual is None]
+    found: list[Case | None] = []
+    for case in cases:
+        values = {name: case.extents[name] for name, _ in case.given}
+        found.append(_shrunk(case, values, free))
+        for name in free:
+            long = min(values[name], LONG) + 1
+            if all(long > ragged.extents[name] for ragged in problem.ragged):
+                found.append(_shrunk(case, {**values, name: long}, [other for other in free if other != name]))
+    allowed = [variant.header.limits.nearest(one) for one in found if one and not variant.missing_arguments(one)]
+    known = ragged_cases(variant)
+    return [
+        one
+        for one in dict.fromkeys(allowed)
+        if one not in known and one.flops <= 8 * EXCERPT_FLOPS and not variant.unsupported(one)
+    ]
+
+
+def _shrunk(case: Case, values: Mapping[str, int], free: Sequence[str]) -> Case | None:
+    """A case with its largest extents halved until it is small; None where it cannot be."""
+    values = dict(values)
+    while max(map(values.__getitem__, free), default=1) > 1:
+        try:
+            made = case.problem.case("", values, case.optional).at(1)
+            if made.flops <= EXCERPT_FLOPS:
+                return made.with_name(str(made))
+        except ValueError:  # its extents no longer fit together
+            return None
+        values[max(free, key=values.__getitem__)] //= 2
+    return None
 
 
 def _on_one_line(error: BaseException) -> str:

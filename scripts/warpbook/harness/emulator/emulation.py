@@ -380,7 +380,7 @@ class EmulatedKernels:
 
     @property
     def launches(self) -> int:
-        """Launches since `sample`."""
+        """Launches since `sample`; 0 where their blocks met by atomic operations."""
         return int(self._library.emulator_launches())
 
     def has(self, name: str) -> bool:

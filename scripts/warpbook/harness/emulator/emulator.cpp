@@ -469,6 +469,7 @@ EMULATOR_UNWATCHED static void run_block()
 }
 
 unsigned sampled, launches;
+bool blocks_met;
 static unsigned images;  // of the call whose launches are sampled
 constexpr unsigned MANY_LAUNCHES = 64, SOME_LAUNCHES = 101, LAST_IMAGES = 16;
 
@@ -558,4 +559,5 @@ extern "C" void emulator_sample(unsigned blocks, unsigned images)
 {
     emulator::sampled = blocks, emulator::launches = 0, emulator::images = std::max(1u, images);
 }
-extern "C" unsigned emulator_launches() { return emulator::launches; }
+// Launches since then; 0 where their blocks met.
+extern "C" unsigned emulator_launches() { return emulator::blocks_met ? 0 : emulator::launches; }

@@ -246,6 +246,7 @@ char* at_offset(size_t offset, size_t bytes, int line);
 
 // How many blocks of a launch run where not all do, at the sizes that are measured; and launches so far.
 extern unsigned sampled, launches;
+extern bool blocks_met;  // by atomic operations in global memory: what some blocks did says nothing without the others
 size_t blocks_to_run(size_t blocks);  // of another launch
 size_t block_at(size_t place, size_t blocks);
 

@@ -200,6 +200,17 @@ def draw_fresh(
             values[1 - first :: 2] -= array.shift
 
 
+def scale_of(variant: Variant, case: Case, integers: bool) -> float:
+    """What the reals of a ragged case are multiplied by, a power of two: beyond what half precision holds, below it, or 1,
+    the same for a case each time. It is 1 where results are no sums of products, which grow with their inputs and lose no
+    digits, where a type holds no such numbers, and in a study's own cases, whose errors are reported."""
+    floats = {one.dtype for one in case.arrays.values()} <= {"float32", "float64"}
+    grows = floats and case.problem.facts.exact and variant.header.precision != "fp16"
+    if integers or not grows or case.name != str(case):
+        return 1.0
+    return (1.0, 2.0**20, 2.0**-20)[sum(case.extents.values()) % 3]
+
+
 def random_word(unit: int = 4) -> int:
     """A number from 0.5 to 1, other than any before, as a word of memory of so many bytes: of float32, or float16."""
     least, digits = {4: (0x3F000000, 23), 2: (0x3800, 10), 1: (0, 8)}[unit]
@@ -383,6 +394,9 @@ def check_case(
                 integers = test == "integers"
                 last = number == len(tests) - 1
                 draw_fresh(bench, case, buffers.input_values, integers, shifted=last and not integers)
+                if (scale := scale_of(variant, case, integers)) != 1:
+                    for values in buffers.input_values.values():
+                        values *= scale
                 if number:
                     margins = fill_margins(bench, buffers)
                 if isinstance(bench, benches.CpuBench):

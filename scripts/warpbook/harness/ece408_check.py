@@ -54,15 +54,15 @@ def check(variant: Variant, sandboxed: bool, folder: Path, limit_s: float = floa
         try:
             for rows in pool.map(layer_checked, ece408.LAYERS):
                 sound &= all(row["ok"] for row in rows)
-                images = min(images, max(row["size"] for row in rows))
+                images = min(images, max((row["size"] for row in rows if row["ok"]), default=0))
                 yield rows
+            if images:
+                yield pool.submit(_one_after_other, variant, sandboxed, folder, library, limit_s, images).result()
             yield [races.result()]
             if sound:
-                both = pool.submit(_one_after_other, variant, sandboxed, folder, library, limit_s, images)
                 large = [layer.at(LARGEST_BATCH) for layer in ece408.LAYERS]
                 full = functools.partial(full_size.check, variant, sandboxed=sandboxed, folder=folder, library=library)
                 yield list(pool.map(full, large))
-                yield both.result()
         except BrokenProcessPool:
             raise MachineFault("not judged: a process of the judge was killed; is there too little memory?") from None
 
@@ -88,14 +88,14 @@ def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, limit
 def _one_after_other(
     variant: Variant, sandboxed: bool, folder: Path, library: Path, limit_s: float, images: int
 ) -> list[Row]:
-    """The row of a layer that is wrong or fails behind another one in a process, as the course's program calls them;
-    none where both are right."""
+    """The row of a layer that is wrong or fails when it is called again on other values, or behind another one in a
+    process, as the course's program calls them; none where all are right."""
     with IsolatedBench(variant, sandboxed, folder, library) as bench:
         bench.process.limit_s = limit_s
-        for layer in ece408.LAYERS:
+        for layer in (ece408.LAYERS[0], *ece408.LAYERS):
             row = checking.check_case(bench, variant, layer.at(images), TESTS[:1], diagnose=False)[-1]
             if not row["ok"]:
-                return [{**_append_reason(row, "another layer was computed before in the same process"), "test": "layers"}]
+                return [{**_append_reason(row, "another call came before it in the same process"), "test": "layers"}]
     return []
 
 

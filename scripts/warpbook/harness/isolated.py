@@ -136,6 +136,7 @@ class IsolatedBench(CpuBench):
         except VariantFailure:
             os.close(kept)
             raise
+        self.noted = sandbox.printable(str(answer.get("noted", "")))
         return kept, answer["launches"]
 
     def round_ms(self, how: str) -> dict[str, float]:

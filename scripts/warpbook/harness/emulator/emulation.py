@@ -142,7 +142,7 @@ def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> st
     watched = f"static const bool emulator_symbols_watched = [] {{ {symbols}return true; }}();\n"
     # Not as options: they would change what the emulator's own header means.
     defined = "".join(f"#define {name} {value}\n" for name, value in variant.header.constants.items())
-    return f'{declared}\n{defined}#line 1 "{name}"\n{body}\n#line 1 "driver"\n{watched}{entries}'
+    return f'EMULATOR_SEE_C_LIBRARY\n{declared}\n{defined}#line 1 "{name}"\n{body}\n#line 1 "driver"\n{watched}{entries}'
 
 
 def _entry(kernel: str, parameters: Sequence[str]) -> str:
@@ -380,7 +380,7 @@ class EmulatedKernels:
 
     @property
     def launches(self) -> int:
-        """Launches since `sample`; 0 where their blocks met by atomic operations."""
+        """Launches since `sample`; -1 where their blocks met by atomic operations."""
         return int(self._library.emulator_launches())
 
     def has(self, name: str) -> bool:

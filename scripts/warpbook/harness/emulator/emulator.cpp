@@ -559,5 +559,5 @@ extern "C" void emulator_sample(unsigned blocks, unsigned images)
 {
     emulator::sampled = blocks, emulator::launches = 0, emulator::images = std::max(1u, images);
 }
-// Launches since then; 0 where their blocks met.
-extern "C" unsigned emulator_launches() { return emulator::blocks_met ? 0 : emulator::launches; }
+// Launches since then; -1 where their blocks met.
+extern "C" int emulator_launches() { return emulator::blocks_met ? -1 : int(emulator::launches); }

@@ -97,6 +97,17 @@ template <class T> inline void fill_unset(T& value, unsigned word)
 // Note where the first NaN of an output that is memory nobody wrote comes from.
 void explain(const float* y, size_t count);
 
+// What the compiler does not report of a source's accesses, calls of the C library: said in each source, since a
+// precompiled header does not keep it.
+#ifdef EMULATOR_RACES
+#define EMULATOR_SEE_C_LIBRARY                                                                          \
+    extern "C" void* memcpy(void*, const void*, size_t) noexcept __asm__("emulator_memcpy");   \
+    extern "C" void* memmove(void*, const void*, size_t) noexcept __asm__("emulator_memmove"); \
+    extern "C" void* memset(void*, int, size_t) noexcept __asm__("emulator_memset");
+#else
+#define EMULATOR_SEE_C_LIBRARY
+#endif
+
 // What orders accesses to memory, and accesses that no compiler reports: races.cpp judges them. Other builds judge nothing.
 namespace races {
 using Clock = std::vector<unsigned>;

@@ -628,6 +628,23 @@ void __tsan_vptr_read(void**) {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 
+#define SEEN_RANGES emulator::races::accessed((char*)from, bytes, emulator::races::READ, PLACE), emulator::races::accessed((char*)to, bytes, emulator::races::WRITE, PLACE)
+void* emulator_memcpy(void* to, const void* from, size_t bytes)
+{
+    SEEN_RANGES;
+    return std::memcpy(to, from, bytes);
+}
+void* emulator_memmove(void* to, const void* from, size_t bytes)
+{
+    SEEN_RANGES;
+    return std::memmove(to, from, bytes);
+}
+void* emulator_memset(void* to, int value, size_t bytes)
+{
+    emulator::races::accessed((char*)to, bytes, emulator::races::WRITE, PLACE);
+    return std::memset(to, value, bytes);
+}
+
 // The compiler's own atomic operations, C++'s and libcu++'s among them: with what they order.
 #define SEEN(a, kind) emulator::races::accessed((char*)a, sizeof *a, emulator::races::ATOMIC | kind, PLACE)
 #define FENCED(order, ...) do { if (order != __ATOMIC_RELAXED) emulator::races::fence(); __VA_ARGS__; if (order != __ATOMIC_RELAXED) emulator::races::fence(); } while (0)

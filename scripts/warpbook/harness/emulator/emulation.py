@@ -493,6 +493,7 @@ RUN_TIME_LIMITS = {
     "a product of matrices of this type": "cublas",
     "a texture that converts what it reads": "cudaCreateTextureObject",
     "a texture of this kind of memory": "cudaCreateTextureObject",
+    "blocks that wait for each other": r"atomic|volatile|\bld\.",
 }
 """What the emulator finds beyond it only as a kernel runs, and the words of code, a pattern, that ask for it."""
 

@@ -221,6 +221,11 @@ void begin_phases(Phases& here, unsigned of);
 void arrive(Phases& here, int line);
 void wait_for_phase(Phases& here, unsigned parity, int line);
 
+// What threads of the running block say at barriers that count.
+struct Votes { int yes[2]; unsigned long rounds[MOST_THREADS], block; };
+extern Votes votes;
+bool waits_for_copies();  // some thread of the running block
+
 inline unsigned thread_number() { return unsigned(current - fibers); }
 inline unsigned lane() { return thread_number() % WARP; }
 unsigned lanes_of(unsigned first, bool (*is)(const Fiber&));

@@ -58,6 +58,19 @@ static Ordered& ordered(unsigned thread)
     return mine;
 }
 
+}  // namespace emulator::ptx
+
+bool emulator::waits_for_copies()
+{
+    for (unsigned thread = 0; thread < threads; ++thread) {
+        const ptx::Ordered& each = ptx::ordered(thread);
+        if (!each.inward.waiting.empty() || !each.outward.waiting.empty() || !each.sums.empty()) return true;
+    }
+    return false;
+}
+
+namespace emulator::ptx {
+
 void cp_async_cg_shared_global(unsigned place, const void* source, int bytes, int line)
 {
     if (bytes != 16) beyond("cp.async.cg of other than 16 bytes", line);

@@ -149,15 +149,13 @@ inline void warp_barrier(unsigned mask, int line) { together(mask, line, nullptr
 // How many threads of a block say yes at a barrier.
 inline int counted(bool yes, int line)
 {
-    static int votes[2];
-    static unsigned long rounds[MOST_THREADS], block;
-    if (block != block_number) block = block_number, std::memset(rounds, 0, sizeof rounds), votes[0] = votes[1] = 0;
-    const unsigned long round = rounds[thread_number()]++ & 1;
-    votes[round] += yes;
+    if (votes.block != block_number) votes = {}, votes.block = block_number;
+    const unsigned long round = votes.rounds[thread_number()]++ & 1;
+    votes.yes[round] += yes;
     barrier(line);
-    const int count = votes[round];
+    const int count = votes.yes[round];
     barrier(line);
-    votes[round] = 0;
+    votes.yes[round] = 0;
     return count;
 }
 

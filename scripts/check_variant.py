@@ -200,7 +200,6 @@ def emulate_cases(
                     return
                 rows[-1]["reason"] += remedy
             yield rows
-        bench.reversed_order = True
         if not network.problem.facts.size:  # too large to emulate, and nobody says how small its cases may be
             large = [case.at(size) for case in network.cases]
             for case in large:
@@ -209,6 +208,7 @@ def emulate_cases(
             small = checking.excerpts(variant, large)
             yield from check_places(bench, variant, small, checking.tests_for(large[0])[:1])
             return
+        bench.reversed_order = True
         # Ragged shapes come in several images. Without them a layer gets so many that a block takes several.
         sound = True
         for rows in check_places(bench, variant, (conv.at(1 if ragged else SEVERAL_IMAGES) for conv in network.cases)):

@@ -586,6 +586,7 @@ EMULATOR_UNWATCHED void run_grid(dim3 grid, dim3 block, size_t shared_bytes, voi
             blockIdx = {unsigned(b % grid.x), unsigned(b / grid.x % grid.y), unsigned(b / grid.x / grid.y)};
             begin_block();
         } else {
+            if (i < run) beyond("blocks that wait for each other", launch_line);  // more than there is room for
             waiting.back().go_on();
             waiting.pop_back();
         }

@@ -68,9 +68,7 @@ def _uncovered(variant: Variant, case: Case) -> str:
     return ""
 
 
-def unwritten_memory(
-    bench: CpuBench, variant: Variant, case: Case, operation: Operation, buffers: Buffers
-) -> str:
+def unwritten_memory(bench: CpuBench, variant: Variant, case: Case, operation: Operation, buffers: Buffers) -> str:
     """Which memory that nobody has written decides the last call's result, as part of a sentence; what the variant's
     process notes where the result is wrong whatever that memory holds."""
     expected = problem.compute(case, buffers.input_values, np)

@@ -142,7 +142,9 @@ def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> st
     watched = f"static const bool emulator_symbols_watched = [] {{ {symbols}return true; }}();\n"
     # Not as options: they would change what the emulator's own header means.
     defined = "".join(f"#define {name} {value}\n" for name, value in variant.header.constants.items())
-    return f'EMULATOR_SEE_C_LIBRARY\n{declared}\n{defined}#line 1 "{name}"\n{body}\n#line 1 "driver"\n{watched}{entries}'
+    return (
+        f'EMULATOR_SEE_C_LIBRARY\n{declared}\n{defined}#line 1 "{name}"\n{body}\n#line 1 "driver"\n{watched}{entries}'
+    )
 
 
 def _entry(kernel: str, parameters: Sequence[str]) -> str:

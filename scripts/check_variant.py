@@ -98,12 +98,14 @@ def check_labels(
     return rows
 
 
-def check_places(bench: Bench, variant: Variant, cases: Iterable[Case]) -> Iterator[list[Row]]:
+def check_places(
+    bench: Bench, variant: Variant, cases: Iterable[Case], tests: Sequence[str] = ()
+) -> Iterator[list[Row]]:
     """The rows of one case after another. A failure that each later case would repeat ends them; of the first alone the
     cause is looked for, which takes far longer than a test."""
     right = True
     for case in cases:
-        rows = checking.check_case(bench, variant, case, diagnose=right)
+        rows = checking.check_case(bench, variant, case, tests, diagnose=right)
         yield rows
         right &= rows[-1]["status"] != "wrong_result"
         if rows[-1]["status"] in ("compile_failed", "launch_failed"):
@@ -198,12 +200,15 @@ def emulate_cases(
                     return
                 rows[-1]["reason"] += remedy
             yield rows
-        bench.reversed_order = True
-        if not network.problem.facts.size:  # nobody says how small its cases may be
-            for case in network.cases:
-                if reason := variant.unsupported(case.at(size)):
+        if not network.problem.facts.size:  # too large to emulate, and nobody says how small its cases may be
+            large = [case.at(size) for case in network.cases]
+            for case in large:
+                if reason := variant.unsupported(case):
                     yield [correctness_row(case.name, size, "integers", ok=False, status="unsupported", reason=reason)]
+            small = checking.excerpts(variant, large)
+            yield from check_places(bench, variant, small, checking.tests_for(large[0])[:1])
             return
+        bench.reversed_order = True
         # Ragged shapes come in several images. Without them a layer gets so many that a block takes several.
         sound = True
         for rows in check_places(bench, variant, (conv.at(1 if ragged else SEVERAL_IMAGES) for conv in network.cases)):

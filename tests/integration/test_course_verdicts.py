@@ -122,8 +122,16 @@ def test_streams_may_do_their_work_in_the_prolog_where_the_host_s_arrays_are(row
     assert {row["status"] for row in rows(*INTO_PROLOG, made)} == {"ok"}
 
 
-def test_a_right_file_stays_right(rows):
-    assert {row["status"] for row in rows(layers=2)} == {"ok"}
+def test_a_right_file_stays_right_and_partial_sums_of_some_blocks_are_not_compared(rows):
+    found = rows(ALONE, layers=9)
+    assert {row["status"] for row in found} == {"ok"}
+    assert [(row["test"], row["size"]) for row in found][-2:] == [("indices", 10_000)] * 2
+
+
+def test_a_file_that_works_once_in_a_process_is_wrong(rows):
+    found = rows((CALL, f"    static int calls; if (!calls++) {{ {CALL.strip()} }}\n"), layers=3)[-1]
+    assert (found["status"], found["test"]) == ("wrong_result", "layers")
+    assert "another call came before it" in found["reason"]
 
 
 def test_a_slow_file_is_right_by_three_images_and_some_blocks_of_the_largest_batch(rows, monkeypatch):

@@ -58,6 +58,17 @@ KERNELS = {
     "last_block_without_fence": ("__shared__ bool last; if (!t) { part[b] = x[i];\nlast = atomicAdd(&count, 1u) == 3; }\n"
                                  "__syncthreads(); if (last && !t) y[0] = part[0] + part[1] + part[2] + part[3];",
                                  "part", NO_FENCE),
+    "last_block_that_resets": ("__shared__ bool last; if (!t) { part[b] = x[i]; __threadfence(); last = atomicAdd(&count, 1u) == 3; "
+                               "if (last) count = 0; __threadfence(); }\n__syncthreads(); if (last && !t) y[0] = part[0] + "
+                               "part[3];", "", ""),
+    "fence_of_block": ("__shared__ bool last; if (!t) { part[b] = x[i]; __threadfence_block();\n"
+                       "last = atomicAdd(&count, 1u) == 3; if (last) count = 0; __threadfence_block(); }\n"
+                       "__syncthreads(); if (last && !t) y[0] = part[0] + part[3];", "part",
+                       "__threadfence_block() is for one block"),
+    "atomics_of_block": ("atomicAdd_block(y, x[i]);", "y", "block scope is none for other blocks"),
+    "atomics_of_block_in_shared_memory": ("__shared__ float sum; if (!t) sum = 0; __syncthreads(); "
+                                          "atomicAdd_block(&sum, x[i]); __syncthreads(); if (!t) atomicAdd(y, sum);", "", ""),
+    "read_only_cache": ("if (!t) { part[b] = x[i];\nif (__ldg(&part[b]) > 9) atomicAdd(y, 1.f); }", "part", "(__ldg), and"),
     "look_back": ("if (t) return; float sum = x[i]; if (b) { while (!ready[b - 1]); __threadfence(); sum += part[b - 1]; }"
                   " part[b] = sum; __threadfence(); ready[b] = 1; if (b == 3) y[0] = sum;", "", ""),
     "flag_without_fence": ("if (t) return; float sum = x[i];\nif (b) { while (!ready[b - 1]); sum += part[b - 1]; }\n"

@@ -14,6 +14,25 @@ def host(source):
     return made
 
 
+def test_a_kernel_checks_the_threads_that_its_launch_bounds_allow():
+    made = host("template <int T> __global__ void __launch_bounds__(T * 32, 2) k(float* y) { y[0] = 1; }")
+    assert "{ EMULATOR_LAUNCH_BOUNDS(T * 32, 2); y[0] = 1; }" in made
+
+
+@pytest.mark.parametrize(
+    ("written", "made"),
+    [
+        ('"ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(u) : "l"(p)', ("strong(", ", __threadfence())")),
+        ('"st.release.cta.global.u32 [%0], %1;" :: "l"(p), "r"(u)', ("(__threadfence_block(), ", "strong(")),
+        ('"red.relaxed.cta.global.add.u32 [%0], %1;" :: "l"(p), "r"(u)', ("atomicAdd_block(",)),
+        ('"fence.acq_rel.cta;" ::', ("__threadfence_block()",)),
+    ],
+)
+def test_ptx_keeps_what_orders_memory_and_for_whom(written, made):
+    text = host(f"__global__ void k(unsigned* p) {{ unsigned u; asm volatile({written}); }}")
+    assert [words for words in made if words not in text] == []
+
+
 CONDITIONAL = """{head} {{
 #{condition}
   first();

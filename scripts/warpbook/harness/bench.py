@@ -267,6 +267,8 @@ class CpuBench:
     on_device = False
     compared: tuple[tuple[str, str], ...] = (("hot", "op"),)
     noted = ""
+    large = 0
+    """Whose memory that nobody has written holds large numbers in place of NaNs, where a variant is emulated."""
     """What may explain a wrong result of the last call, where something is known."""
 
     def __init__(self, tolerated_load: float = math.inf):

@@ -22,7 +22,7 @@ import numpy as np
 from warpbook.common.errors import MachineFault, UserError
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import bench as benches
-from warpbook.harness import error_diagnosis, reference, tamper_check
+from warpbook.harness import emulated_worker, error_diagnosis, reference, tamper_check
 from warpbook.harness.bench import FLOATS, MARGIN, POISON, Bench, Buffers, allocate
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.problems.problem import VALUES, Case
@@ -49,6 +49,10 @@ NOT_COMPARED: Row = {
 
 GOES_ON = "goes on writing after its call is over: work on a stream nobody waits for"
 
+EXCERPT_FLOPS = 1 << 21
+"""Of a small case in place of a study's."""
+LONG = 4096
+"""Of the one long extent of such a case at most, but for one more, which no tile divides."""
 MANY = 259  # size of a batch that no power of two divides, beyond what a byte counts
 
 
@@ -63,6 +67,43 @@ def ragged_cases(variant: Variant) -> list[Case]:
         smallest = min(allowed, key=lambda case: case.flops / (case.size or 1))
         cases.append(limits.nearest(smallest.at(MANY)))
     return list(dict.fromkeys(cases))
+
+
+def excerpts(variant: Variant, cases: Sequence[Case]) -> list[Case]:
+    """Small cases that stand for a study's large ones, with extents that a variant's limits allow: all extents halved as
+    often as it takes, so that tiles divide them as there; and each extent that is longer than in every ragged case, the
+    others small."""
+    problem = variant.problem
+    free = [name for name, one in problem.facts.extents.items() if one.usual is None]
+    found: list[Case | None] = []
+    for case in cases:
+        values = {name: case.extents[name] for name, _ in case.given}
+        found.append(_shrunk(case, values, free))
+        for name in free:
+            long = min(values[name], LONG) + 1
+            if all(long > ragged.extents[name] for ragged in problem.ragged):
+                found.append(_shrunk(case, {**values, name: long}, [other for other in free if other != name]))
+    allowed = [variant.header.limits.nearest(one) for one in found if one and not variant.missing_arguments(one)]
+    known = ragged_cases(variant)
+    return [
+        one
+        for one in dict.fromkeys(allowed)
+        if one not in known and one.flops <= 8 * EXCERPT_FLOPS and not variant.unsupported(one)
+    ]
+
+
+def _shrunk(case: Case, values: Mapping[str, int], free: Sequence[str]) -> Case | None:
+    """A case with its largest extents halved until it is small; None where it cannot be."""
+    values = dict(values)
+    while max(map(values.__getitem__, free), default=1) > 1:
+        try:
+            made = case.problem.case("", values, case.optional).at(1)
+            if made.flops <= EXCERPT_FLOPS:
+                return made.with_name(str(made))
+        except ValueError:  # its extents no longer fit together
+            return None
+        values[max(free, key=values.__getitem__)] //= 2
+    return None
 
 
 def _on_one_line(error: BaseException) -> str:
@@ -157,6 +198,17 @@ def draw_fresh(
             first = secrets.randbelow(2)
             values[first::2] += array.shift
             values[1 - first :: 2] -= array.shift
+
+
+def scale_of(variant: Variant, case: Case, integers: bool) -> float:
+    """What the reals of a ragged case are multiplied by, a power of two: beyond what half precision holds, below it, or 1,
+    the same for a case each time. It is 1 where results are no sums of products, which grow with their inputs and lose no
+    digits, where a type holds no such numbers, and in a study's own cases, whose errors are reported."""
+    floats = {one.dtype for one in case.arrays.values()} <= {"float32", "float64"}
+    grows = floats and case.problem.facts.exact and variant.header.precision != "fp16"
+    if integers or not grows or case.name != str(case):
+        return 1.0
+    return (1.0, 2.0**20, 2.0**-20)[sum(case.extents.values()) % 3]
 
 
 def random_word(unit: int = 4) -> int:
@@ -342,8 +394,13 @@ def check_case(
                 integers = test == "integers"
                 last = number == len(tests) - 1
                 draw_fresh(bench, case, buffers.input_values, integers, shifted=last and not integers)
+                if (scale := scale_of(variant, case, integers)) != 1:
+                    for values in buffers.input_values.values():
+                        values *= scale
                 if number:
                     margins = fill_margins(bench, buffers)
+                if isinstance(bench, benches.CpuBench):
+                    bench.large = emulated_worker.ALL_LARGE if number else 0
                 results = guarded_call(bench, variant, operation, buffers, not number, margins)
                 differences = bench.compare(case, buffers.input_values, results)
                 columns = comparison_columns(variant, case, differences, integers)
@@ -363,6 +420,9 @@ def check_case(
         rows[-1]["reason"] = _with_array(rows[-1]["reason"], variant, case)
     if rows[-1]["ok"] or not isinstance(bench, benches.CpuBench):
         return rows
+    if bench.large and called and not bench.ended:
+        bench.noted = error_diagnosis.unwritten_memory(bench, variant, case, *called)
+    bench.large = 0
     rows[-1]["reason"] = error_diagnosis.with_note(variant, case, rows[-1]["reason"], bench.noted)
     if diagnose and rows[-1]["status"] == "wrong_result" and called and not bench.ended:
         cause = error_diagnosis.find(bench, variant, case, *called)

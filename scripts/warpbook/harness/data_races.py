@@ -13,7 +13,7 @@ from warpbook.kernels.variants import Variant
 from warpbook.problems.problem import Case
 
 TEST = "races"
-FLOPS = 30_000_000  # of a call at most: each access takes some 20 ns
+FLOPS = 60_000_000  # of a call at most: each access takes some 20 ns
 
 
 def find(variant: Variant, cases: Sequence[Case], sandboxed: bool, folder: Path, limit_s: float | None = None) -> Row:

@@ -50,10 +50,15 @@ def check(variant: Variant, sandboxed: bool, folder: Path, limit_s: float = floa
     small = [layer.at(images) for layer, images in zip(ece408.LAYERS, RACE_BATCHES, strict=True)]
     with process_pool(len(ece408.LAYERS)) as pool:
         races = pool.submit(data_races.find, variant, small, sandboxed, folder, limit_s)
-        sound = True
+        sound, images = True, ece408.BATCH
         try:
             for rows in pool.map(layer_checked, ece408.LAYERS):
                 sound &= all(row["ok"] for row in rows)
+                images = min(images, max((row["size"] for row in rows if row["ok"]), default=0))
+                yield rows
+            again = functools.partial(_one_after_other, variant, sandboxed, folder, library, limit_s)
+            if images and (rows := pool.submit(again, images).result()):
+                sound = False
                 yield rows
             yield [races.result()]
             if sound:
@@ -80,6 +85,20 @@ def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, limit
             ask(bench, min(row["size"] for row in right))
     failure = {"ok": False, "status": "wrong_result", "reason": f"{variant.name}, {layer.name}: {asked[0]}"}
     return [*rows[:-1], {**right[-1], **failure}] if asked[0] else rows
+
+
+def _one_after_other(
+    variant: Variant, sandboxed: bool, folder: Path, library: Path, limit_s: float, images: int
+) -> list[Row]:
+    """The row of a layer that is wrong or fails when it is called again on other values, or behind another one in a
+    process, as the course's program calls them; none where all are right."""
+    with IsolatedBench(variant, sandboxed, folder, library) as bench:
+        bench.process.limit_s = limit_s
+        for layer in (ece408.LAYERS[0], *ece408.LAYERS):
+            row = checking.check_case(bench, variant, layer.at(images), TESTS[:1], diagnose=False)[-1]
+            if not row["ok"]:
+                return [{**_append_reason(row, "another call came before it in the same process"), "test": "layers"}]
+    return []
 
 
 def _results(

@@ -25,7 +25,6 @@ class CourseFile(emulated_worker.EmulatedLibrary):
         """Load the library, and allocate the arrays."""
         if fault := self.load():
             return fault
-        getattr(self._library, NOTED).restype = ctypes.c_char_p
         self.hold(memory, arrays, outputs)
         (N, C, H, W), (M, _, K, _) = (shape for shape, _ in arrays[:2])
         self._extents = (N, M, C, H, W, K, int(reverse))
@@ -39,7 +38,9 @@ class CourseFile(emulated_worker.EmulatedLibrary):
         getattr(self._library, ENTRY)(*arrays, *self._extents, without, self._blocks)
 
     def note(self) -> str:
-        return (getattr(self._library, NOTED)() or b"").decode(errors="replace")
+        noted = getattr(self._library, NOTED)
+        noted.restype = ctypes.c_char_p
+        return (noted() or b"").decode(errors="replace")
 
     def sample(
         self, memory: mmap.mmap, case: dict[str, Any], arrays: list[list[Any]], outputs: int, blocks: int
@@ -50,7 +51,7 @@ class CourseFile(emulated_worker.EmulatedLibrary):
         (N, C, H, W), (M, _, K, _) = (shape for _, _, shape, *_ in arrays[:2])
         self._library.emulator_sample(blocks, N)
         getattr(self._library, ENTRY)(*map(ctypes.c_void_p, addresses), N, M, C, H, W, K, 0, 0, None)
-        return {"launches": self._library.emulator_launches()}
+        return {"launches": self._library.emulator_launches(), "noted": self.note()}
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from warpbook.harness import worker_protocol
 
 NUMBERS = {"f": ctypes.c_float, "d": ctypes.c_double, "i": ctypes.c_int32, "l": ctypes.c_int64}
 """Types of numbers that a kernel takes, by their letters in a recording."""
+ALL_LARGE = 0xFFFFFFFF
 _ADDED: dict[str, Any] = {
     "float32": ctypes.c_float, "float64": ctypes.c_double, "int32": ctypes.c_int32, "int64": ctypes.c_int64,
     "uint32": ctypes.c_uint32, "uint64": ctypes.c_uint64,
@@ -58,14 +59,16 @@ class EmulatedLibrary:
             size = worker_protocol.nbytes(*array)
             self._arrays.append((allocate(size), began + place, size))
 
-    def call(self, **how: Any) -> dict[str, Any]:
-        """Copy what was handed, run and hand back. Returns a note."""
+    def call(self, large: int = 0, **how: Any) -> dict[str, Any]:
+        """Copy what was handed, run and hand back. Returns a note. `large` as in `fill_large`."""
+        name = fill_large(self._library, large)
         for own, shared, size in self._arrays:
             ctypes.memmove(own, shared, size)
         self.run(**how)
         for own, shared, size in self._arrays:
             ctypes.memmove(shared, own, size)
-        return {"noted": self.note()}
+        noted = self.note()
+        return {"noted": name or noted}
 
     def run(self) -> None:
         raise NotImplementedError
@@ -73,6 +76,15 @@ class EmulatedLibrary:
     def note(self) -> str:
         """What may explain a wrong result of the last call."""
         raise NotImplementedError
+
+
+def fill_large(library: Any, number: int) -> str:
+    """Fill memory that nobody has written with large numbers in place of NaNs from now on: that of a number or, ALL_LARGE,
+    all; 0: none. The name of that memory; empty where there is none."""
+    function = library.emulator_fill_large
+    function.restype = ctypes.c_char_p
+    name: bytes = function(ctypes.c_uint(number)) or b""
+    return name.decode(errors="replace") if number else ""
 
 
 def allocate(size: int) -> int:
@@ -134,9 +146,12 @@ class LaunchedKernels(EmulatedLibrary):
             if dtype == "float32"
         ]
         self._read(memory, recorded, [(own, size) for own, _, size in self._arrays], reverse)
+        self._unwritten = self._scratch
         return {}
 
     def run(self) -> None:
+        for address, size in self._unwritten:
+            self._library.emulator_fill_scratch(ctypes.c_void_p(address), ctypes.c_size_t(size))
         for step in self._steps:
             self._do(*step)
 
@@ -161,6 +176,7 @@ class LaunchedKernels(EmulatedLibrary):
         addresses = worker_protocol.map_sampled_arrays(memory, arrays, outputs)
         sizes = [worker_protocol.nbytes(shape, dtype) for _, _, shape, dtype, _ in arrays]
         self._read(memory, recorded, list(zip(addresses, sizes, strict=True)), False)
+        self._unwritten = []  # filling what is that large takes long
         self._library.emulator_sample(blocks, case.get("size") or 1)
         self.run()
         return {"launches": self._library.emulator_launches()}
@@ -171,9 +187,12 @@ class LaunchedKernels(EmulatedLibrary):
         self._reverse = reverse
         self._steps: list[list[Any]] = content["steps"]
         self._known = arrays
+        self._scratch: list[tuple[int, int]] = []
         for size, value in content["scratch"]:
             self._known.append((address := allocate(size), size))
-            if value is not None:
+            if value is None:
+                self._scratch.append((address, size))
+            else:
                 fill(address, size, value)
 
     def _do(self, what: str, *given: Any) -> None:

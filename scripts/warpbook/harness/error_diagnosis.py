@@ -16,6 +16,7 @@ import numpy as np
 
 from warpbook.common import expressions
 from warpbook.common.supervision import VariantFailure
+from warpbook.harness import emulated_worker
 from warpbook.harness.bench import POISON, Buffers, CpuBench, allocate, result_arrays
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.problems import problem
@@ -25,6 +26,8 @@ Arrays = dict[str, np.ndarray]
 ADDS = "adds to"
 OUTPUTS_MAX = 1 << 20
 """Outputs of a case that is worth computing many times."""
+MEMORIES = 48
+"""Pieces of memory that nobody has written and that the emulator tells from each other."""
 
 
 _REMEDIES = (
@@ -63,6 +66,37 @@ def _uncovered(variant: Variant, case: Case) -> str:
                 f"multiple of {each}: round up, or say {limit}"
             )
     return ""
+
+
+def unwritten_memory(bench: CpuBench, variant: Variant, case: Case, operation: Operation, buffers: Buffers) -> str:
+    """Which memory that nobody has written decides the last call's result, as part of a sentence; what the variant's
+    process notes where the result is wrong whatever that memory holds."""
+    expected = problem.compute(case, buffers.input_values, np)
+    largest = {name: float(np.abs(one).max(initial=0)) or 1.0 for name, one in expected.items()}
+
+    def is_right(large: int) -> bool:
+        bench.large = large
+        for one in buffers.outputs.values():
+            bench.fill(one.inner, POISON[one.unit])
+        held = [one.values for one in buffers.outputs.values()]
+        results = result_arrays(operation(*buffers.values), held)
+        return all(
+            same(one.astype(np.float64) / largest[name], expected[name] / largest[name])
+            for name, one in zip(expected, results, strict=True)
+        )
+
+    try:
+        if not is_right(0) or is_right(emulated_worker.ALL_LARGE):
+            return bench.noted
+        for number in range(1, MEMORIES):
+            if not is_right(number):
+                return (
+                    f"what nobody had written decides the result, from {bench.noted}: it is right where that is NaN, "
+                    "which comparisons pass over, and wrong where it is a large number"
+                )
+    except VariantFailure:
+        return ""
+    return "it depends on memory that nobody had written: it is wrong where that holds large numbers"
 
 
 def find(bench: CpuBench, variant: Variant, case: Case, operation: Operation, buffers: Buffers) -> str:

@@ -80,7 +80,7 @@ class IsolatedBench(CpuBench):
             ]
             for region, words in zip(regions, buffers, strict=True):
                 region[...] = words
-            answer = self.process.ask(None, do="call", **self._left_out)
+            answer = self.process.ask(None, do="call", **self._options)
             for region, words in zip(regions, buffers, strict=True):
                 words[...] = region
             if not all(np.array_equal(region, words) for region, words in zip(regions, buffers, strict=True)):
@@ -107,11 +107,12 @@ class IsolatedBench(CpuBench):
         return handle, memory, {"recorded": (size, len(launches))}
 
     @property
-    def _left_out(self) -> dict[str, Any]:
-        """What a request for a call says of what it leaves out."""
-        if self._emulated and (self.without_kernels or self.without_convolution):
-            return {"without": ece408_worker.KERNELS if self.without_kernels else ece408_worker.CONVOLUTION}
-        return {"how": "without"} if self.without_convolution else {}
+    def _options(self) -> dict[str, Any]:
+        """What a request for a call says of what it leaves out, and of memory that nobody has written."""
+        if not self._emulated:
+            return {"how": "without"} if self.without_convolution else {}
+        left_out = self.without_kernels * ece408_worker.KERNELS or self.without_convolution * ece408_worker.CONVOLUTION
+        return {**({"without": left_out} if left_out else {}), **({"large": self.large} if self.large else {})}
 
     def sample(
         self, sparse: "Sparse", inputs: Mapping[str, np.ndarray], blocks: int, timeout_s: float
@@ -135,6 +136,7 @@ class IsolatedBench(CpuBench):
         except VariantFailure:
             os.close(kept)
             raise
+        self.noted = sandbox.printable(str(answer.get("noted", "")))
         return kept, answer["launches"]
 
     def round_ms(self, how: str) -> dict[str, float]:

@@ -140,8 +140,9 @@ class Worker(TimedCalls[Arranged]):
             self._called = self._shared
         return {}
 
-    def call(self, how: str = "course") -> dict[str, Any]:
-        """Call the operation; a file of the course as its driver does it, `how` one of its methods."""
+    def call(self, how: str = "course", large: int = 0) -> dict[str, Any]:
+        """Call the operation; a file of the course as its driver does it, `how` one of its methods. `large` as in
+        `emulated_worker.fill_large`."""
         if self._driver:
             for own, handed in zip(self._own, self._whole, strict=True):
                 own[...] = handed
@@ -149,7 +150,9 @@ class Worker(TimedCalls[Arranged]):
             for own, handed in zip(self._own, self._whole, strict=True):
                 handed[...] = own
             return {"noted": self._driver.error_message}
+        name = ""
         if self._emulated:
+            name = self._kernels.fill_large(large) if self._kernels else ""
             for called, shared in zip(self._called, self._shared, strict=True):
                 called[...] = shared
         with checking.fault_context(self._variant, "called"):
@@ -165,7 +168,7 @@ class Worker(TimedCalls[Arranged]):
             if one.shape == place.shape:
                 place[...] = one
         noted = next(filter(None, map(self._kernels.explain, self._called[self._outputs])), "") if self._kernels else ""
-        return {"noted": noted, **({"shapes": [list(one.shape) for one in results]} if results else {})}
+        return {"noted": name or noted, **({"shapes": [list(one.shape) for one in results]} if results else {})}
 
     def sample(
         self, memory: mmap.mmap, case: dict[str, Any], arrays: list[list[Any]], outputs: int, blocks: int

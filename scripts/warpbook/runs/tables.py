@@ -82,7 +82,8 @@ CORRECTNESS = Table(
         "size": _SIZE,
         "test": text(
             "integers: exact on small integers; reals: within tolerance; labels: real images; scores: a whole network's; "
-            "races: no data race in an emulated call"
+            "races: no data race in an emulated call; indices: some blocks at the largest size; layers: of the course, in "
+            "one process"
         ),
         "reference": text("what it was compared with"),
         "max_abs_err": real("largest absolute error of an output", COUNT),

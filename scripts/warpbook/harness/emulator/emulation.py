@@ -59,6 +59,7 @@ SANITIZERS = (
     # What the address sanitizer finds too, or what no access follows from.
     "-fno-sanitize=vptr,null,object-size,pointer-overflow,nonnull-attribute,returns-nonnull-attribute",
     "-fno-sanitize=shift-base",  # negative numbers shifted left: defined since C++20, and by CUDA's compiler before
+    "-ftrivial-auto-var-init=pattern",  # variables without an initializer: a result that depends on them is wrong
 )  # fmt: skip
 ACCESSES = (
     # The compiler calls functions of races.cpp at each access; ThreadSanitizer's own library is left out.
@@ -141,7 +142,9 @@ def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> st
     watched = f"static const bool emulator_symbols_watched = [] {{ {symbols}return true; }}();\n"
     # Not as options: they would change what the emulator's own header means.
     defined = "".join(f"#define {name} {value}\n" for name, value in variant.header.constants.items())
-    return f'{declared}\n{defined}#line 1 "{name}"\n{body}\n#line 1 "driver"\n{watched}{entries}'
+    return (
+        f'EMULATOR_SEE_C_LIBRARY\n{declared}\n{defined}#line 1 "{name}"\n{body}\n#line 1 "driver"\n{watched}{entries}'
+    )
 
 
 def _entry(kernel: str, parameters: Sequence[str]) -> str:
@@ -369,13 +372,17 @@ class EmulatedKernels:
         words: bytes = explain(ctypes.c_void_p(output.ctypes.data), ctypes.c_size_t(output.size))
         return words.decode(errors="replace")
 
+    def fill_large(self, number: int) -> str:
+        """As `emulated_worker.fill_large`."""
+        return emulated_worker.fill_large(self._library, number)
+
     def sample(self, blocks: int, images: int) -> None:
         """From now on run so many blocks of each launch of a call on a batch; of thousands of launches, some."""
         self._library.emulator_sample(blocks, images)
 
     @property
     def launches(self) -> int:
-        """Launches since `sample`."""
+        """Launches since `sample`; -1 where their blocks met by atomic operations."""
         return int(self._library.emulator_launches())
 
     def has(self, name: str) -> bool:
@@ -472,8 +479,10 @@ def sanitizer_environment() -> dict[str, str]:
     asked = [str(compiler()), "-print-file-name=libasan.so"]
     return {
         "LD_PRELOAD": subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip(),
-        "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:handle_segv=1:color=never",
-        "UBSAN_OPTIONS": "print_stacktrace=0:color=never",
+        # What a host or a launcher allocates and nobody writes is NaN.
+        "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:handle_segv=1:color=never:malloc_fill_byte=255"
+        f":max_malloc_fill_size={1 << 24}",
+        "UBSAN_OPTIONS": "print_stacktrace=1:color=never",
     }
 
 
@@ -486,6 +495,7 @@ RUN_TIME_LIMITS = {
     "a product of matrices of this type": "cublas",
     "a texture that converts what it reads": "cudaCreateTextureObject",
     "a texture of this kind of memory": "cudaCreateTextureObject",
+    "blocks that wait for each other": r"atomic|volatile|\bld\.",
 }
 """What the emulator finds beyond it only as a kernel runs, and the words of code, a pattern, that ask for it."""
 
@@ -508,8 +518,10 @@ def sanitizer_message(text: str) -> str:
     """The sanitizer's error that ended a process, and its place in the kernel, of what it wrote; empty without one."""
     if words := re.search(r"^emulator: (.*)", text, re.MULTILINE):
         return words.group(1)
-    if undefined := re.search(r"([\w.]+\.cuh?:\d+):\d+: runtime error: (.*)", text):
-        return f"undefined behaviour at {undefined.group(1)}: {undefined.group(2)}"
+    if undefined := re.search(r"[^\s:]+:\d+:\d+: runtime error: (.*)", text):
+        # Where a function of ours meets it, the source's line that called it.
+        place = re.search(r"([\w.]+\.cuh?:\d+)", text[undefined.start() :])
+        return f"undefined behaviour at {place[1] if place else 'an unknown line'}: {undefined[1]}"
     if address := re.search(r"ERROR: AddressSanitizer: ([\w-]+)", text):
         place = re.search(r"#\d+ 0x\w+ in (\w+).*?([\w.]+\.cuh?:\d+)", text)
         return (

@@ -1,4 +1,6 @@
 // A grid's blocks and their threads, which are fibers; shared memory, and memory that nobody has written.
+#include <deque>
+
 #include "emulator.h"
 
 uint3 threadIdx, blockIdx;
@@ -57,6 +59,9 @@ static unsigned unwritten_place(unsigned word)
     return place < unwritten.size() ? place : 0;
 }
 
+unsigned large;
+unsigned filled(unsigned word) { return large == ALL_LARGE || large == unwritten_place(word) ? LARGE : word; }
+
 // Note where the first such NaN of an output comes from.
 EMULATOR_UNWATCHED void explain(const float* y, size_t count)
 {
@@ -73,11 +78,13 @@ EMULATOR_UNWATCHED void explain(const float* y, size_t count)
 Fiber fibers[MOST_THREADS];
 static std::vector<char*> stacks;  // those that are free
 static char* all_stacks;
-constexpr size_t ALL_STACKS_BYTES = STACK_BYTES * (MOST_THREADS + 1);
+constexpr size_t MOST_STACKS = 64 * MOST_THREADS;  // of blocks that wait for each other
+constexpr size_t ALL_STACKS_BYTES = STACK_BYTES * (MOST_STACKS + 1);
 static void* scheduler;
 Fiber* current;
 unsigned threads;
 static unsigned live, ready;
+static unsigned long progress;  // counts whenever a thread begins or ends to wait, or ends
 static unsigned ready_in[MOST_THREADS / WARP];  // of each warp
 static void (*body)(void*);
 static void* body_given;
@@ -166,7 +173,7 @@ EMULATOR_UNWATCHED static unsigned& ready_beside(const Fiber& fiber) { return re
 EMULATOR_UNWATCHED static void made_ready(Fiber& fiber)
 {
     fiber.state = State::READY;
-    ++ready, ++ready_beside(fiber);
+    ++ready, ++ready_beside(fiber), ++progress;
 }
 
 static void fiber_main();
@@ -190,7 +197,7 @@ EMULATOR_UNWATCHED static void fiber_main()
     for (;;) {
         body(body_given);
         current->state = State::DONE;
-        --live, --ready, --ready_beside(*current);
+        --live, --ready, --ready_beside(*current), ++progress;
         char* const stack = current->stack;
         Fiber* const next = upcoming();
         if (next && !next->stack_pointer) {
@@ -210,7 +217,7 @@ EMULATOR_UNWATCHED static void wait(State state, int line)
     Fiber* const mine = current;
     mine->state = state;
     mine->line = line;
-    --ready, --ready_beside(*mine);
+    --ready, --ready_beside(*mine), ++progress;
     leave_for(upcoming(), &mine->stack_pointer);
 }
 
@@ -317,20 +324,24 @@ void together(unsigned mask, int line, void* given, void (*work)(Lanes, int line
 }
 
 unsigned long block_number;
+Votes votes;
 static size_t shared_total;  // of the running block
 
 static void poisoned(char* memory, size_t bytes, unsigned word)
 {
+    word = filling(word);
     for (size_t i = 0; i + 4 <= bytes; i += 4) std::memcpy(memory + i, &word, 4);
 }
 
 // Arrays of fixed size, and where each begins behind dynamic shared memory.
 struct FixedArray { char* memory; size_t bytes, begin; };
 static std::vector<FixedArray> fixed;
+static std::vector<std::pair<char*, size_t>> renewed_here;  // those that the running block has come to
 
 // A declaration's memory for another block.
 void renewed(char*& memory, unsigned& word, size_t bytes, const char* name, int line)
 {
+    if (std::find(renewed_here.begin(), renewed_here.end(), std::pair(memory, bytes)) != renewed_here.end()) return;  // it has been away
     shared_total += bytes;
     if (shared_total > SHARED_MAX) {
         std::fprintf(stderr, "\nemulator: shared arrays of %zu bytes a block, and CUDA allows %zu; take smaller tiles\n", shared_total, SHARED_MAX);
@@ -344,6 +355,7 @@ void renewed(char*& memory, unsigned& word, size_t bytes, const char* name, int 
         races::watch(memory, bytes, name, line, true);
     }
     poisoned(memory, bytes, word);
+    renewed_here.emplace_back(memory, bytes);
 }
 
 char* dynamic_base;
@@ -443,10 +455,13 @@ EMULATOR_UNWATCHED static void release()
         if (fibers[i].state == State::BARRIER) made_ready(fibers[i]);
 }
 
-EMULATOR_UNWATCHED static void run_block()
+static unsigned long blocks_begun;  // each block has a number of its own
+
+EMULATOR_UNWATCHED static void begin_block()
 {
-    ++block_number;
+    block_number = ++blocks_begun;
     shared_total = 0;
+    renewed_here.clear();
     new_dynamic();
     races::new_block();
     live = threads, ready = 0;
@@ -457,14 +472,62 @@ EMULATOR_UNWATCHED static void run_block()
         fibers[i].index = index_of(i);
         fibers[i].stack_pointer = nullptr;
     }
+}
+
+// A thread may wait in a loop for what another block does. After so many rounds of all threads in which none came further,
+// another block runs meanwhile.
+constexpr unsigned IDLE_ROUNDS = 1024;
+constexpr int IDLE_S = 2;  // where races are looked for, which judge blocks one after another alone
+
+// Whether the running block has ended, or waits perhaps for others.
+EMULATOR_UNWATCHED static bool ends(bool others)
+{
+    unsigned long before = progress, idle = 0;
+    const std::clock_t began = std::clock();
     while (live) {
         if (!ready) release();
         position = ~0u;
         leave_for(upcoming(), &scheduler);
+        if (std::exchange(before, progress) != progress) idle = 0;
+        if (++idle % IDLE_ROUNDS || !others) continue;
+        if (!races::looks && !waits_for_copies()) return false;
+        if (races::looks && std::clock() - began > IDLE_S * CLOCKS_PER_SEC) beyond("blocks that wait for each other", launch_line);
     }
+    return true;
 }
 
+// A block that waits, while others run.
+struct Waiting {
+    uint3 index = blockIdx;
+    unsigned long number = block_number;
+    unsigned alive = live, able = ready, able_in[MOST_THREADS / WARP];
+    decltype(numbered) barriers;
+    size_t total = shared_total;
+    std::vector<std::pair<char*, size_t>> arrays = renewed_here;
+    std::vector<char> shared, dynamic{dynamic_base, dynamic_base + dynamic_bytes};
+    std::vector<Fiber> held{fibers, fibers + threads};
+    Votes said = votes;
+
+    Waiting()
+    {
+        std::memcpy(able_in, ready_in, sizeof ready_in);
+        std::memcpy(barriers, numbered, sizeof numbered);
+        for (auto [memory, bytes] : arrays) shared.insert(shared.end(), memory, memory + bytes);
+    }
+    void go_on() const
+    {
+        blockIdx = index, block_number = number, live = alive, ready = able, shared_total = total, renewed_here = arrays, votes = said;
+        std::memcpy(ready_in, able_in, sizeof ready_in);
+        std::memcpy(numbered, barriers, sizeof numbered);
+        std::copy(held.begin(), held.end(), fibers);
+        std::copy(dynamic.begin(), dynamic.end(), dynamic_base);
+        const char* from = shared.data();
+        for (auto [memory, bytes] : arrays) std::memcpy(memory, from, bytes), from += bytes;
+    }
+};
+
 unsigned sampled, launches;
+bool blocks_met;
 static unsigned images;  // of the call whose launches are sampled
 constexpr unsigned MANY_LAUNCHES = 64, SOME_LAUNCHES = 101, LAST_IMAGES = 16;
 
@@ -502,7 +565,7 @@ EMULATOR_UNWATCHED void run_grid(dim3 grid, dim3 block, size_t shared_bytes, voi
         if (all == MAP_FAILED) std::perror("emulator: no memory for stacks"), std::abort();
         all_stacks = static_cast<char*>(all);
         // Not all at the same place of a page: they would displace each other in the processor's cache.
-        for (unsigned i = MOST_THREADS; i-- > 0;) stacks.push_back(all_stacks + (i + 1) * STACK_BYTES - i % 32 * 448);
+        for (unsigned i = MOST_STACKS; i-- > 0;) stacks.push_back(all_stacks + (i + 1) * STACK_BYTES - i % 32 * 448);
     }
     gridDim = grid;
     blockDim = block;
@@ -514,12 +577,21 @@ EMULATOR_UNWATCHED void run_grid(dim3 grid, dim3 block, size_t shared_bytes, voi
     in_kernel = true;
     const size_t blocks = (size_t)grid.x * grid.y * grid.z;
     const size_t run = blocks_to_run(blocks);
-    for (size_t i = 0; i < run; ++i) {
+    std::deque<Waiting> waiting;
+    for (size_t i = 0; i < run || !waiting.empty();) {
         if (races::looks && i >= LEAST_BLOCKS && std::clock() > RACES_S * CLOCKS_PER_SEC) break;
-        const size_t b = block_at(i, blocks);
-        blockIdx = {unsigned(b % grid.x), unsigned(b / grid.x % grid.y), unsigned(b / grid.x / grid.y)};
-        run_block();
-        if (finished_blocks) ++*finished_blocks;
+        const bool begins = i < run && stacks.size() >= threads;
+        if (begins) {
+            const size_t b = block_at(i++, blocks);
+            blockIdx = {unsigned(b % grid.x), unsigned(b / grid.x % grid.y), unsigned(b / grid.x / grid.y)};
+            begin_block();
+        } else {
+            if (i < run) beyond("blocks that wait for each other", launch_line);  // more than there is room for
+            waiting.back().go_on();
+            waiting.pop_back();
+        }
+        if (!ends(i < run || !waiting.empty())) waiting.emplace(begins ? waiting.end() : waiting.begin());
+        else if (finished_blocks) ++*finished_blocks;
     }
     in_kernel = false;
     races::end_launch();
@@ -536,8 +608,23 @@ extern "C" const char* emulator_explain(const float* y, size_t count)
     return explained.c_str();
 }
 
+// What memory that nobody has written holds from now on: numbers that are large in all of it, or in that of one number; 0: none.
+// The name of that memory; null where there are not so many.
+extern "C" const char* emulator_fill_large(unsigned number)
+{
+    emulator::large = number;
+    return number < emulator::unwritten.size() ? emulator::unwritten[number].c_str() : nullptr;
+}
+
+// Fill memory between launches, which nobody has written.
+extern "C" void emulator_fill_scratch(void* memory, size_t bytes)
+{
+    emulator::poisoned(static_cast<char*>(memory), bytes, emulator::unwritten_word("scratch memory", 0));
+}
+
 extern "C" void emulator_sample(unsigned blocks, unsigned images)
 {
     emulator::sampled = blocks, emulator::launches = 0, emulator::images = std::max(1u, images);
 }
-extern "C" unsigned emulator_launches() { return emulator::launches; }
+// Launches since then; -1 where their blocks met.
+extern "C" int emulator_launches() { return emulator::blocks_met ? -1 : int(emulator::launches); }

@@ -75,14 +75,18 @@ void note(const std::string& words, int line);
 constexpr size_t MOST_UNWRITTEN = 48, MOST_VARIABLES = 32;  // the rest is for arrays: a kernel may have hundreds of variables
 unsigned unwritten_word(const std::string& what, int line, size_t most = MOST_UNWRITTEN);
 
-// Fill a local variable that has no initializer, so that a result computed from it names the variable.
+// Comparisons, fmaxf and fminf pass over a NaN. So calls may ask for a number that is large in any type of floating point
+// instead: in all such memory, or in that of one number.
+constexpr unsigned LARGE = 0x7BFF7BFF, ALL_LARGE = ~0u;
+extern unsigned large;
+unsigned filled(unsigned word);
+inline unsigned filling(unsigned word) { return large ? filled(word) : word; }  // what stands for a word now
+
+// Fill what has no value, so that a result computed from it names where it comes from.
 template <class T> inline void fill_unset(T& value, unsigned word)
 {
-    if constexpr (std::is_array_v<T>) {
-        for (auto& each : value) fill_unset(each, word);
-    } else if constexpr (std::is_same_v<T, float>) {
-        std::memcpy(&value, &word, sizeof value);
-    }
+    word = filling(word);
+    for (size_t i = 0; i + 4 <= sizeof value; i += 4) std::memcpy(reinterpret_cast<char*>(&value) + i, &word, 4);
 }
 #ifdef EMULATOR_RACES
 #define EMULATOR_UNSET(name) ((void)0)
@@ -93,6 +97,17 @@ template <class T> inline void fill_unset(T& value, unsigned word)
 // Note where the first NaN of an output that is memory nobody wrote comes from.
 void explain(const float* y, size_t count);
 
+// What the compiler does not report of a source's accesses, calls of the C library: said in each source, since a
+// precompiled header does not keep it.
+#ifdef EMULATOR_RACES
+#define EMULATOR_SEE_C_LIBRARY                                                                          \
+    extern "C" void* memcpy(void*, const void*, size_t) noexcept __asm__("emulator_memcpy");   \
+    extern "C" void* memmove(void*, const void*, size_t) noexcept __asm__("emulator_memmove"); \
+    extern "C" void* memset(void*, int, size_t) noexcept __asm__("emulator_memset");
+#else
+#define EMULATOR_SEE_C_LIBRARY
+#endif
+
 // What orders accesses to memory, and accesses that no compiler reports: races.cpp judges them. Other builds judge nothing.
 namespace races {
 using Clock = std::vector<unsigned>;
@@ -101,8 +116,9 @@ constexpr bool looks = true;
 void watch(const void* address, size_t bytes, const std::string& name, int line, bool of_block);
 void forget(const void* address);
 void access(const void* address, size_t bytes, bool writes, int line);
-void atomic(const void* address, size_t bytes, bool monotone, int line);
-void fence();
+void read_only(const void* address, size_t bytes, int line);  // through the cache of what no thread of the launch writes
+void atomic(const void* address, size_t bytes, bool monotone, bool of_block, int line);
+void fence(bool of_block = false);
 void begin_launch();
 void end_launch();
 void new_block();
@@ -128,8 +144,9 @@ constexpr bool looks = false;
 inline void watch(const void*, size_t, const std::string&, int, bool) {}
 inline void forget(const void*) {}
 inline void access(const void*, size_t, bool, int) {}
-inline void atomic(const void*, size_t, bool, int) {}
-inline void fence() {}
+inline void read_only(const void*, size_t, int) {}
+inline void atomic(const void*, size_t, bool, bool, int) {}
+inline void fence(bool = false) {}
 inline void begin_launch() {}
 inline void end_launch() {}
 inline void new_block() {}
@@ -187,6 +204,13 @@ extern unsigned rounds;
 bool let_others_run();
 inline bool pause() { return ++rounds % 16 || let_others_run(); }
 
+// What a kernel says of the threads of its blocks; CUDA launches no more.
+inline void limit_threads(int line, int most, ...)
+{
+    if (int(threads) > most) stop(("a block of " + std::to_string(threads) + " threads is launched; __launch_bounds__ allows " + std::to_string(most)).c_str(), line);
+}
+#define EMULATOR_LAUNCH_BOUNDS(...) emulator::limit_threads(__LINE__, __VA_ARGS__)
+
 void barrier(int line);
 // Come to a barrier of so many of the block's threads, and wait for the others or go on.
 void meet(unsigned number, unsigned count, bool waits, int line);
@@ -196,6 +220,11 @@ struct Phases { unsigned short of, missing; unsigned mark; };  // mark: that som
 void begin_phases(Phases& here, unsigned of);
 void arrive(Phases& here, int line);
 void wait_for_phase(Phases& here, unsigned parity, int line);
+
+// What threads of the running block say at barriers that count.
+struct Votes { int yes[2]; unsigned long rounds[MOST_THREADS], block; };
+extern Votes votes;
+bool waits_for_copies();  // some thread of the running block
 
 inline unsigned thread_number() { return unsigned(current - fibers); }
 inline unsigned lane() { return thread_number() % WARP; }
@@ -233,6 +262,7 @@ char* at_offset(size_t offset, size_t bytes, int line);
 
 // How many blocks of a launch run where not all do, at the sizes that are measured; and launches so far.
 extern unsigned sampled, launches;
+extern bool blocks_met;  // by atomic operations in global memory: what some blocks did says nothing without the others
 size_t blocks_to_run(size_t blocks);  // of another launch
 size_t block_at(size_t place, size_t blocks);
 

@@ -44,7 +44,7 @@ static unsigned word_of(int line)
     static int last = -1;
     static unsigned word;
     if (line != last) last = line, word = unwritten_word("a copy not waited for, ordered", line);
-    return word;
+    return filling(word);
 }
 
 static Ordered& ordered(unsigned thread)
@@ -57,6 +57,19 @@ static Ordered& ordered(unsigned thread)
     }
     return mine;
 }
+
+}  // namespace emulator::ptx
+
+bool emulator::waits_for_copies()
+{
+    for (unsigned thread = 0; thread < threads; ++thread) {
+        const ptx::Ordered& each = ptx::ordered(thread);
+        if (!each.inward.waiting.empty() || !each.outward.waiting.empty() || !each.sums.empty()) return true;
+    }
+    return false;
+}
+
+namespace emulator::ptx {
 
 void cp_async_cg_shared_global(unsigned place, const void* source, int bytes, int line)
 {

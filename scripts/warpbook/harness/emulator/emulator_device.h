@@ -7,7 +7,11 @@
 
 namespace emulator { template <class T> struct Same { using type = T; }; }  // a parameter that no type is deduced from
 
-template <class T> T __ldg(const T* address) { return *address; }
+template <class T> T __ldg(const T* address, EMULATOR_LINE)
+{
+    emulator::races::read_only(address, sizeof(T), line);
+    return *address;
+}
 template <class T> T __ldcg(const T* address) { return *address; }
 template <class T> T __ldca(const T* address) { return *address; }
 template <class T> T __ldcs(const T* address) { return *address; }
@@ -18,7 +22,7 @@ template <class T> void __stcg(T* address, typename emulator::Same<T>::type valu
 template <class T> void __stwb(T* address, typename emulator::Same<T>::type value) { *address = value; }
 template <class T> void __stwt(T* address, typename emulator::Same<T>::type value) { *address = value; }
 inline void __threadfence() { emulator::races::fence(); }
-inline void __threadfence_block() { emulator::races::fence(); }
+inline void __threadfence_block() { emulator::races::fence(true); }
 inline void __threadfence_system() { emulator::races::fence(); }
 inline void __nanosleep(unsigned) {}
 inline long long clock64() { static long long ticks; return ++ticks; }
@@ -33,17 +37,32 @@ inline bool __isGlobal(const void* place) { return !__isShared(place) && !__isLo
 namespace emulator { inline void assume(bool fact, int line) { if (!fact) stop("what __builtin_assume() was given is false", line); } }
 
 namespace emulator {
+inline bool block_scope;  // of the atomic operation that runs
+struct BlockScope {
+    BlockScope() { block_scope = true; }
+    ~BlockScope() { block_scope = false; }
+};
 template <class T, class Change> __attribute__((no_sanitize("thread"))) T atomically(T* address, int line, bool monotone, Change change)
 {
-    races::atomic(address, sizeof(T), monotone, line);
+    races::atomic(address, sizeof(T), monotone, block_scope, line);
+    if (sampled && !blocks_met) blocks_met = !is_shared(address) && !is_local(address);
     T before = *address;
     *address = change(before);
     return before;
 }
 }  // namespace emulator
 
-template <class T> T atomicAdd(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, false, [=](T old) { return T(old + value); }); }
-template <class T> T atomicSub(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, false, [=](T old) { return T(old - value); }); }
+template <class T> T atomicAdd(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE)
+{
+    return emulator::atomically(address, line, false, [=](T old) {
+        if constexpr (std::is_integral_v<T>) return T(std::make_unsigned_t<T>(old) + std::make_unsigned_t<T>(value));  // it wraps around
+        else return T(old + value);
+    });
+}
+template <class T> T atomicSub(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE)
+{
+    return emulator::atomically(address, line, false, [=](T old) { return T(std::make_unsigned_t<T>(old) - std::make_unsigned_t<T>(value)); });
+}
 template <class T> T atomicExch(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, false, [=](T) { return value; }); }
 template <class T> T atomicMin(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, true, [=](T old) { return value < old ? value : old; }); }
 template <class T> T atomicMax(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, true, [=](T old) { return old < value ? value : old; }); }
@@ -56,29 +75,33 @@ template <class T> T atomicCAS(T* address, typename emulator::Same<T>::type comp
 }
 inline unsigned atomicInc(unsigned* address, unsigned most, EMULATOR_LINE) { return emulator::atomically(address, line, false, [=](unsigned old) { return old >= most ? 0 : old + 1; }); }
 inline unsigned atomicDec(unsigned* address, unsigned most, EMULATOR_LINE) { return emulator::atomically(address, line, false, [=](unsigned old) { return !old || old > most ? most : old - 1; }); }
-// Whatever the scope: one block runs at a time.
-#define atomicAdd_block atomicAdd
+#define EMULATOR_OF_BLOCK(name) template <class T> T name##_block(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { const emulator::BlockScope scope; return name(address, value, line); }
+EMULATOR_OF_BLOCK(atomicAdd)
+EMULATOR_OF_BLOCK(atomicSub)
+EMULATOR_OF_BLOCK(atomicExch)
+EMULATOR_OF_BLOCK(atomicMin)
+EMULATOR_OF_BLOCK(atomicMax)
+EMULATOR_OF_BLOCK(atomicAnd)
+EMULATOR_OF_BLOCK(atomicOr)
+EMULATOR_OF_BLOCK(atomicXor)
+EMULATOR_OF_BLOCK(atomicInc)
+EMULATOR_OF_BLOCK(atomicDec)
+template <class T> T atomicCAS_block(T* address, typename emulator::Same<T>::type compared, typename emulator::Same<T>::type value, EMULATOR_LINE)
+{
+    const emulator::BlockScope scope;
+    return atomicCAS(address, compared, value, line);
+}
 #define atomicAdd_system atomicAdd
-#define atomicSub_block atomicSub
 #define atomicSub_system atomicSub
-#define atomicExch_block atomicExch
 #define atomicExch_system atomicExch
-#define atomicMin_block atomicMin
 #define atomicMin_system atomicMin
-#define atomicMax_block atomicMax
 #define atomicMax_system atomicMax
-#define atomicInc_block atomicInc
-#define atomicInc_system atomicInc
-#define atomicDec_block atomicDec
-#define atomicDec_system atomicDec
-#define atomicCAS_block atomicCAS
-#define atomicCAS_system atomicCAS
-#define atomicAnd_block atomicAnd
 #define atomicAnd_system atomicAnd
-#define atomicOr_block atomicOr
 #define atomicOr_system atomicOr
-#define atomicXor_block atomicXor
 #define atomicXor_system atomicXor
+#define atomicInc_system atomicInc
+#define atomicDec_system atomicDec
+#define atomicCAS_system atomicCAS
 
 // ---- Operations of a warp, and barriers that tell ----
 
@@ -86,14 +109,16 @@ namespace emulator {
 
 template <class T> struct Exchange { T value; unsigned from; T result; };
 
+// CUDA does not define what a lane gets from one that takes no part.
 template <class T> T exchanged(unsigned mask, T value, unsigned from, int line)
 {
     Exchange<T> mine{value, from, value};
-    together(mask, line, &mine, [](Lanes lanes, int) {
+    together(mask, line, &mine, [](Lanes lanes, int line) {
         for (unsigned i = 0; i < WARP; ++i)
             if (lanes.has(i)) {
                 auto& each = lanes.of<Exchange<T>>(i);
                 if (lanes.has(each.from)) each.result = lanes.of<Exchange<T>>(each.from).value;
+                else fill_unset(each.result, unwritten_word("a lane that takes no part in the shuffle", line));
             }
     });
     return mine.result;
@@ -124,15 +149,13 @@ inline void warp_barrier(unsigned mask, int line) { together(mask, line, nullptr
 // How many threads of a block say yes at a barrier.
 inline int counted(bool yes, int line)
 {
-    static int votes[2];
-    static unsigned long rounds[MOST_THREADS], block;
-    if (block != block_number) block = block_number, std::memset(rounds, 0, sizeof rounds), votes[0] = votes[1] = 0;
-    const unsigned long round = rounds[thread_number()]++ & 1;
-    votes[round] += yes;
+    if (votes.block != block_number) votes = {}, votes.block = block_number;
+    const unsigned long round = votes.rounds[thread_number()]++ & 1;
+    votes.yes[round] += yes;
     barrier(line);
-    const int count = votes[round];
+    const int count = votes.yes[round];
     barrier(line);
-    votes[round] = 0;
+    votes.yes[round] = 0;
     return count;
 }
 
@@ -194,17 +217,18 @@ template <class T> unsigned __match_all_sync(unsigned mask, T value, int* all, i
     *all = emulator::lanes_with_same(mask, value, line) == (mask & emulator::alive());
     return *all ? mask : 0;
 }
-template <class T> T reduced_sync(unsigned mask, T value, int line, T (*joined)(T, T))
+template <class T> T reduced_sync(unsigned mask, T value, int line, T (*join)(T, T))
 {
-    T all = value;
-    bool begun = false;
-    for (unsigned i = 0; i < emulator::WARP; ++i) {
-        if (!(mask >> i & 1)) continue;
-        const T other = emulator::exchanged(mask, value, i, line);
-        all = begun ? joined(all, other) : other;
-        begun = true;
-    }
-    return all;
+    struct Mine { T value; T (*join)(T, T); } mine{value, join};
+    emulator::together(mask, line, &mine, [](emulator::Lanes lanes, int) {
+        const Mine& first = lanes.of<Mine>(unsigned(__builtin_ctz(lanes.present)));
+        T all = first.value;
+        for (unsigned i = 0; i < emulator::WARP; ++i)
+            if (lanes.has(i) && &lanes.of<Mine>(i) != &first) all = first.join(all, lanes.of<Mine>(i).value);
+        for (unsigned i = 0; i < emulator::WARP; ++i)
+            if (lanes.has(i)) lanes.of<Mine>(i).value = all;
+    });
+    return mine.value;
 }
 template <class T> T __reduce_add_sync(unsigned mask, T value, int line = __builtin_LINE()) { return reduced_sync<T>(mask, value, line, [](T a, T b) { return T(a + b); }); }
 template <class T> T __reduce_max_sync(unsigned mask, T value, int line = __builtin_LINE()) { return reduced_sync<T>(mask, value, line, [](T a, T b) { return a < b ? b : a; }); }
@@ -346,6 +370,8 @@ template <class Place> Place moved(Place place, long bytes)
     if constexpr (std::is_pointer_v<Place>) return reinterpret_cast<Place>(reinterpret_cast<uintptr_t>(place) + bytes);
     else return place + Place(bytes);
 }
+
+template <class T> volatile T* strong(T* address) { return address; }  // what a flag is read and written through
 
 // Numbers in memory, aligned to all of them.
 template <class T, int count, class Place> T* memory(Place place, int line)

@@ -200,7 +200,7 @@ cudaError_t allocate(void** address, size_t bytes, bool device, int line)
     }
     char* memory = static_cast<char*>(std::malloc(bytes));
     if (!memory) return refused(cudaErrorMemoryAllocation, "memory of " + std::to_string(bytes) + " bytes is asked for", line);
-    filled_with_nan(memory, bytes, unwritten_word("memory allocated", line));
+    filled_with_nan(memory, bytes, filling(unwritten_word("memory allocated", line)));
     device_memory[memory] = {bytes, !device};
     races::watch(memory, bytes, variable_allocated(), line, false);
     if (device && !sampled) ASAN_POISON_MEMORY_REGION(memory, bytes);

@@ -78,7 +78,7 @@ _PAIR_FUNCTIONS = {"add": "__hadd2", "sub": "__hsub2", "mul": "__hmul2", "fma": 
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "ls": "<=",
                 "hi": ">", "hs": ">="}  # fmt: skip
 _IGNORED = {"rn", "ftz", "approx", "full", "uni", "volatile", "relaxed", "weak", "gpu", "cta", "sys", "nc", "ca", "cg",
-            "cs", "cv", "wb", "wt", "lu", "acquire", "release"}  # fmt: skip
+            "cs", "cv", "wb", "wt", "lu", "acquire", "release", "acq_rel"}  # fmt: skip
 """Modifiers that change nothing here: an approximation is rounded better than on a GPU."""
 
 
@@ -242,8 +242,9 @@ def _conversion(modifiers: list[str], source: str, words: list[str], operand: Ca
 def _memory(name: str, words: list[str], operand: Callable[[str], str]) -> str:
     """Loads, stores and atomic operations, each in memory that the instruction names."""
     operation, *modifiers = name.replace("shared::cta", "shared").split(".")
+    fence = "__threadfence_block()" if "cta" in modifiers else "__threadfence()"
     if operation in ("membar", "fence") and not words:
-        return "__threadfence()"
+        return fence
     if operation not in ("ld", "st", "atom", "red") or not modifiers or modifiers[-1] not in _TYPES:
         return ""
     kind = _TYPES[modifiers.pop()]
@@ -257,24 +258,31 @@ def _memory(name: str, words: list[str], operand: Callable[[str], str]) -> str:
         place = operand(word)
         if space == "shared":
             place = f"emulator::at_offset(size_t({place}), {count} * sizeof({kind}), __LINE__)"
-        return f"emulator::ptx::memory<{kind}, {count}>({place}, __LINE__)"
+        place = f"emulator::ptx::memory<{kind}, {count}>({place}, __LINE__)"
+        if operation in ("ld", "st") and {"volatile", "relaxed", "acquire", "release"} & set(modifiers):
+            return f"emulator::ptx::strong({place})"
+        return place
+
+    def ordered(*made: str) -> str:
+        before = [fence] if {"release", "acq_rel"} & set(modifiers) else []
+        behind = [fence] if {"acquire", "acq_rel"} & set(modifiers) else []
+        return f"({', '.join([*before, *made, *behind])})"
 
     if operation in ("atom", "red"):
         returned = words.pop(0) if operation == "atom" else ""
-        function = f"atomic{'CAS' if change == 'cas' else change.capitalize()}"
+        function = f"atomic{'CAS' if change == 'cas' else change.capitalize()}{'_block' * ('cta' in modifiers)}"
         if not change or len(words) != 2 + (change == "cas"):
             return ""
         given = ", ".join(f"emulator::ptx::as<{kind}>({operand(word)})" for word in words[1:])
         call = f"{function}({address(words[0])}, {given})"
-        return f"emulator::ptx::put({operand(returned)}, {call})" if returned else call
+        return ordered(f"emulator::ptx::put({operand(returned)}, {call})" if returned else call)
     if len(words) != count + 1:
         return ""
     if operation == "ld":
         place = address(words[-1])
-        return f"({', '.join(f'emulator::ptx::put({operand(to)}, {place}[{i}])' for i, to in enumerate(words[:-1]))})"
+        return ordered(*(f"emulator::ptx::put({operand(to)}, {place}[{i}])" for i, to in enumerate(words[:-1])))
     place = address(words[0])
-    stores = (f"{place}[{i}] = emulator::ptx::as<{kind}>({operand(word)})" for i, word in enumerate(words[1:]))
-    return f"({', '.join(stores)})"
+    return ordered(*(f"{place}[{i}] = emulator::ptx::as<{kind}>({operand(word)})" for i, word in enumerate(words[1:])))
 
 
 def _cooperative_call(name: str, words: list[str], operand: Callable[[str], str]) -> str:

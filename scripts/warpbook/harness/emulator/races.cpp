@@ -118,11 +118,13 @@ using Knowledge = std::map<unsigned long, Known>;  // by block
 static unsigned round_now;
 static unsigned short moment[MOST_THREADS];
 static std::vector<unsigned short> seen[MOST_THREADS];  // of the threads of the block, in this round
-static Knowledge common, fenced_in_common;              // of the block: other blocks; and what its fences published
-static Knowledge others[MOST_THREADS], fenced[MOST_THREADS], offered[MOST_THREADS];
-static bool any_knowledge, used_flags[MOST_THREADS];
+static Knowledge common, others[MOST_THREADS];  // of other blocks, by all of the block, and by a thread
+// What fences order for threads of their block, and for those of all blocks.
+enum { BLOCK, DEVICE, SCOPES };
+static struct { Knowledge common, fenced[MOST_THREADS], offered[MOST_THREADS]; } scopes[SCOPES];
+static bool any_knowledge, used_flags[MOST_THREADS], used_block_fences;
 static unsigned long first_block;  // of the launch
-struct Flag { Knowledge published; unsigned version; };
+struct Flag { Knowledge published[SCOPES]; unsigned version; unsigned long block; };  // block: that published for its threads
 static std::map<const void*, Flag> flags;  // by address
 static std::pair<const void*, unsigned> taken_from[MOST_THREADS];  // the flag that a thread read last
 
@@ -182,6 +184,7 @@ void begin_launch()
     on_device = true;
     first_block = block_number + 1;
     flags.clear();
+    used_block_fences = false;
 }
 
 void end_launch()
@@ -200,8 +203,12 @@ void new_block()
     for (unsigned i = 0; i < threads; ++i) seen[i].clear(), used_flags[i] = false;
     for (auto each = flags.begin(); each != flags.end();) each = of_shared_memory(each->first) ? flags.erase(each) : std::next(each);
     if (!std::exchange(any_knowledge, false)) return;
-    common.clear(), fenced_in_common.clear();
-    for (unsigned i = 0; i < MOST_THREADS; ++i) others[i].clear(), fenced[i].clear(), offered[i].clear();
+    common.clear();
+    for (auto& each : others) each.clear();
+    for (auto& scope : scopes) {
+        scope.common.clear();
+        for (unsigned i = 0; i < MOST_THREADS; ++i) scope.fenced[i].clear(), scope.offered[i].clear();
+    }
 }
 
 void barrier()
@@ -210,8 +217,12 @@ void barrier()
     if (any_knowledge)
         for (unsigned i = 0; i < threads; ++i) {
             // Whoever waits at a barrier has also waited for what an atomic operation told its neighbour.
-            join(common, others[i]), join(common, offered[i]), join(fenced_in_common, fenced[i]);
-            others[i].clear(), offered[i].clear(), fenced[i].clear();
+            join(common, others[i]);
+            others[i].clear();
+            for (auto& scope : scopes) {
+                join(common, scope.offered[i]), join(scope.common, scope.fenced[i]);
+                scope.offered[i].clear(), scope.fenced[i].clear();
+            }
         }
     ++round_now;
     forget_numbered();
@@ -226,14 +237,19 @@ void meet_in_warp(unsigned first, unsigned come, bool orders_memory)
     std::vector<unsigned short> all;
     for (unsigned i = 0; i < WARP; ++i)
         if (come >> i & 1) join(all, row_of(first + i));
-    Knowledge told, published;
-    for (unsigned i = 0; i < WARP && any_knowledge; ++i)
-        if (come >> i & 1) join(told, others[first + i]), join(told, offered[first + i]), join(published, fenced[first + i]);
+    Knowledge told, published[SCOPES];
+    for (unsigned i = 0; i < WARP && any_knowledge; ++i) {
+        if (!(come >> i & 1)) continue;
+        join(told, others[first + i]);
+        for (unsigned s = 0; s < SCOPES; ++s) join(told, scopes[s].offered[first + i]), join(published[s], scopes[s].fenced[first + i]);
+    }
     for (unsigned i = 0; i < WARP; ++i) {
         if (!(come >> i & 1)) continue;
         seen[first + i] = all;
         ++moment[first + i];
-        if (any_knowledge) join(others[first + i], told), join(fenced[first + i], published);
+        if (!any_knowledge) continue;
+        join(others[first + i], told);
+        for (unsigned s = 0; s < SCOPES; ++s) join(scopes[s].fenced[first + i], published[s]);
     }
 }
 
@@ -255,20 +271,20 @@ void arrive_at(const void* phases)
     resolve();
     const unsigned me = thread_number();
     any_knowledge = true;
-    join(flags[phases].published, known_by(me));
+    join(flags[phases].published[BLOCK], known_by(me));
     ++moment[me];
 }
-void leave(const void* phases) { take_in(thread_number(), flags[phases].published); }
+void leave(const void* phases) { take_in(thread_number(), flags[phases].published[BLOCK]); }
 
-void fence()
+void fence(bool of_block)
 {
     resolve();
     if (!on_device) return;
-    const unsigned me = thread_number();
+    const unsigned me = thread_number(), orders = of_block ? BLOCK : DEVICE;
     any_knowledge = true;
-    take_in(me, offered[me]);
-    offered[me].clear();
-    fenced[me] = known_by(me);
+    used_block_fences |= of_block;
+    for (unsigned s = 0; s <= orders; ++s) take_in(me, scopes[s].offered[me]), scopes[s].offered[me].clear();
+    for (unsigned s = 0; s <= orders; ++s) scopes[s].fenced[me] = known_by(me);
     ++moment[me];
 }
 
@@ -278,9 +294,10 @@ static void flag(const void* address, bool reads, bool writes)
 {
     const unsigned me = thread_number();
     used_flags[me] = true;
-    if (writes && any_knowledge && !(fenced[me].empty() && fenced_in_common.empty())) {
+    if (writes && any_knowledge && !(scopes[BLOCK].fenced[me].empty() && scopes[BLOCK].common.empty())) {
         Flag& mine = flags[address];
-        join(mine.published, fenced_in_common), join(mine.published, fenced[me]);
+        if (std::exchange(mine.block, block_number) != block_number) mine.published[BLOCK].clear();
+        for (unsigned s = 0; s < SCOPES; ++s) join(mine.published[s], scopes[s].common), join(mine.published[s], scopes[s].fenced[me]);
         ++mine.version;
     }
     if (!reads || flags.empty()) return;
@@ -288,12 +305,13 @@ static void flag(const void* address, bool reads, bool writes)
     if (found == flags.end() || taken_from[me] == std::pair(address, found->second.version)) return;
     taken_from[me] = {address, found->second.version};
     any_knowledge = true;
-    join(offered[me], found->second.published);
+    if (found->second.block == block_number) join(scopes[BLOCK].offered[me], found->second.published[BLOCK]);
+    join(scopes[DEVICE].offered[me], found->second.published[DEVICE]);
 }
 
 // ---- Memory ----
 
-enum Kind : unsigned char { READ = 0, WRITE = 1, ATOMIC = 2, VOLATILE = 4, MONOTONE = 8 };
+enum Kind : unsigned char { READ = 0, WRITE = 1, ATOMIC = 2, VOLATILE = 4, MONOTONE = 8, OF_BLOCK = 16 };
 struct Access { unsigned operation, block, round, place; unsigned short thread, moment; unsigned char mask, kind; };
 
 constexpr unsigned KEPT = 3;
@@ -377,6 +395,16 @@ static bool ordered(const Access& before)
     return before.thread < row.size() && row[before.thread] >= before.moment;
 }
 
+// Whether the thread that accesses a place has met there, in an atomic operation of its own, what another's left: all
+// operations on one place have one order.
+static bool met_by_atomic(const Access* list, unsigned count, unsigned place, const Access& now)
+{
+    if (!(list[place].kind & ATOMIC) || list[place].kind & OF_BLOCK) return false;
+    for (unsigned i = place + 1; i < count; ++i)
+        if (list[i].kind & ATOMIC && list[i].operation == now.operation && list[i].block == now.block && list[i].thread == now.thread) return true;
+    return false;
+}
+
 static bool same_warp(const Access& one, const Access& other)
 {
     return one.operation == other.operation && one.block == other.block && one.thread / WARP == other.thread / WARP;
@@ -385,7 +413,7 @@ static bool same_warp(const Access& one, const Access& other)
 static bool may_overlap(const Access& one, const Access& other)
 {
     const unsigned both = one.kind & other.kind, either = one.kind | other.kind;
-    if (both & ATOMIC) return true;
+    if (both & ATOMIC) return !(either & OF_BLOCK) || one.block == other.block;
     if ((one.kind & (ATOMIC | VOLATILE)) && (other.kind & (ATOMIC | VOLATILE))) {
         // A flag; but lanes of a warp that write and read volatile memory count on running together, and two writes lose one.
         return either & ATOMIC || (!(both & WRITE) && !same_warp(one, other));
@@ -432,7 +460,8 @@ static std::string thread_of(const Access& one)
         words += other.entity == HOST ? "nothing waits for it (cudaStreamSynchronize, or an event)" : "its stream does not wait for the other's (cudaStreamWaitEvent)";
     } else {
         words += place_of(now) + " " + verb(now) + " in " + thread_of(now) + " what " + place_of(before) + " " + verb(before) + " in " + thread_of(before) + "; ";
-        if (before.block != now.block && used_flags[now.thread]) words += "no __threadfence() orders it";
+        if (before.block != now.block && (before.kind | now.kind) & OF_BLOCK) words += "an atomic operation of block scope is none for other blocks";
+        else if (before.block != now.block && used_flags[now.thread]) words += used_block_fences ? "no __threadfence() orders it; __threadfence_block() is for one block" : "no __threadfence() orders it";
         else if (loses_update) words += "no atomic operation";
         else if (before.block != now.block) words += "blocks of one launch run in any order";
         else if ((now.kind | before.kind) & ATOMIC && !region.of_block) words += "no barrier or fence between them";
@@ -532,7 +561,7 @@ static void accessed(char* address, size_t bytes, unsigned kind, unsigned place)
         access.mask = mask;
         const auto check = [&](const Access* list, unsigned count) {
             for (unsigned i = 0; i < count && !where; ++i)
-                if (list[i].mask & mask && !ordered(list[i]) && !may_overlap(list[i], access)) before = list[i], where = begins;
+                if (list[i].mask & mask && !ordered(list[i]) && !may_overlap(list[i], access) && !met_by_atomic(list, count, i, access)) before = list[i], where = begins;
         };
         if (cell.writes) check(cell.written, cell.writes);
         if (kind & WRITE) check(cell.read, cell.reads);
@@ -553,9 +582,26 @@ void access(const void* address, size_t bytes, bool writes, int line)
     accessed(static_cast<char*>(const_cast<void*>(address)), bytes, writes ? WRITE : READ, unsigned(line) | OF_LINE);
 }
 
-void atomic(const void* address, size_t bytes, bool monotone, int line)
+void atomic(const void* address, size_t bytes, bool monotone, bool of_block, int line)
 {
-    accessed(static_cast<char*>(const_cast<void*>(address)), bytes, WRITE | ATOMIC | (monotone ? MONOTONE : 0), unsigned(line) | OF_LINE);
+    accessed(static_cast<char*>(const_cast<void*>(address)), bytes, WRITE | ATOMIC | (monotone ? MONOTONE : 0) | (of_block ? OF_BLOCK : 0), unsigned(line) | OF_LINE);
+}
+
+void read_only(const void* address, size_t bytes, int line)
+{
+    resolve();
+    const char* begin = static_cast<const char*>(address);
+    auto* found = region_at(begin);
+    if (!on_device || !found) return;
+    each_word(*found, begin, bytes, [&](Cell& cell, unsigned char mask, const char*) {
+        for (unsigned i = 0; i < cell.writes; ++i) {
+            if (cell.written[i].operation != operation || !(cell.written[i].mask & mask)) continue;
+            const std::string words = place_of(cell.written[i]) + " writes it in the same launch";
+            std::fflush(stdout);
+            std::fprintf(stderr, "\nemulator: a data race on %s: line %d reads it through the cache of what a kernel only reads (__ldg), and %s\n", array_of(found->second).c_str(), line, words.c_str());
+            std::abort();
+        }
+    });
 }
 
 }  // namespace emulator::races
@@ -581,6 +627,23 @@ void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
+
+#define SEEN_RANGES emulator::races::accessed((char*)from, bytes, emulator::races::READ, PLACE), emulator::races::accessed((char*)to, bytes, emulator::races::WRITE, PLACE)
+void* emulator_memcpy(void* to, const void* from, size_t bytes)
+{
+    SEEN_RANGES;
+    return std::memcpy(to, from, bytes);
+}
+void* emulator_memmove(void* to, const void* from, size_t bytes)
+{
+    SEEN_RANGES;
+    return std::memmove(to, from, bytes);
+}
+void* emulator_memset(void* to, int value, size_t bytes)
+{
+    emulator::races::accessed((char*)to, bytes, emulator::races::WRITE, PLACE);
+    return std::memset(to, value, bytes);
+}
 
 // The compiler's own atomic operations, C++'s and libcu++'s among them: with what they order.
 #define SEEN(a, kind) emulator::races::accessed((char*)a, sizeof *a, emulator::races::ATOMIC | kind, PLACE)

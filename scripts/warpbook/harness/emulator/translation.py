@@ -76,6 +76,8 @@ def _to_host(source: str, name: str, own: dict[str, str]) -> str:
             edits += _shared_declarations(node, name)
         elif node.type == "declaration":
             edits += _unset_variables(node)
+        elif node.type == "function_definition":
+            edits += _launch_bounds(node)
         elif node.type in ("while_statement", "do_statement", "for_statement"):
             edits += _loop(node)
         elif node.type == "preproc_include":
@@ -291,6 +293,14 @@ def _unset_variables(declaration: "Node") -> Iterator[Edit]:
         if declarator.type == "identifier":
             names.append(f" EMULATOR_UNSET({cuda_ast.node_text(declarator)});")
     yield declaration.end_byte, declaration.end_byte, "".join(names)
+
+
+def _launch_bounds(function: "Node") -> Iterator[Edit]:
+    """At the beginning of a kernel, what it says of the threads of its blocks: CUDA refuses to launch more."""
+    body, bounds = cuda_ast.field(function, "body"), cuda_ast.child(function, "launch_bounds")
+    if body is not None and bounds is not None:
+        listed = cuda_ast.node_text(bounds).partition("(")[2].rpartition(")")[0]
+        yield body.start_byte + 1, body.start_byte + 1, f" EMULATOR_LAUNCH_BOUNDS({' '.join(listed.split())});"
 
 
 def _in_device_code(node: "Node") -> bool:

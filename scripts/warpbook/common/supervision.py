@@ -88,6 +88,14 @@ def processor_time(pid: int) -> tuple[float, str]:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK"), fields[0].decode()
 
 
+def processor_clock_s(pid: int) -> float:
+    """Processor time in s of a process alone; 0 when gone."""
+    try:
+        return time.clock_gettime(~pid << 3 | 2)  # as clock_getcpuclockid(3) makes it of a process
+    except OSError:
+        return 0.0
+
+
 def run_supervised(
     produce: Callable[[], Iterator[Item]], timeout_s: float, memory_bytes: int | None = None, apart: bool = False
 ) -> Iterator[Item]:
@@ -101,7 +109,7 @@ def run_supervised(
     it.
     """
     with kill_descendants():
-        receiver, sender = multiprocessing.Pipe(duplex=False)
+        receiver, sender = multiprocessing.Pipe()  # sockets: nobody can open a second end of them in /proc
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
@@ -110,6 +118,7 @@ def run_supervised(
             try:
                 receiver.close()
                 end_with_parent(parent)
+                _LIBC.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what flees from its children becomes its child
                 _produce(produce, sender)
             finally:
                 os._exit(1)
@@ -208,12 +217,12 @@ def kill_descendants() -> Iterator[None]:
     asked = ctypes.c_int()
     _LIBC.prctl(_GET_CHILD_SUBREAPER, ctypes.byref(asked), 0, 0, 0)
     _LIBC.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    before = _children(os.getpid())
+    before = children(os.getpid())
     try:
         yield
     finally:
         until = time.monotonic() + EXIT_TIMEOUT_S
-        while (left := _children(os.getpid()) - before) and time.monotonic() < until:
+        while (left := children(os.getpid()) - before) and time.monotonic() < until:
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -224,8 +233,10 @@ def kill_descendants() -> Iterator[None]:
         _LIBC.prctl(_SET_CHILD_SUBREAPER, asked.value, 0, 0, 0)
 
 
-def _children(pid: int) -> set[int]:
+def children(pid: int) -> set[int]:
     """Processes whose parent a process is, ended ones that nobody waited for among them."""
+    if _LISTS_CHILDREN:
+        return set(_listed_children(pid))
     return {child for child, parent in _parents().items() if parent == pid}
 
 

@@ -92,7 +92,7 @@ class TimedVariant:
         self._weights = secrets.randbits(48)
         self._calls = 0
         self._last_ms = float("inf")
-        self._asked_ms = self._asked_work_ms = self._worked_s = 0.0
+        self._asked_ms = self._asked_work_ms = 0.0
         self._seen_ms: list[float] = []
         self._work_ms: list[float] = []
         self._taken_ms: list[float] = []
@@ -151,8 +151,7 @@ class TimedVariant:
         self._asked_ms = (perf_counter() - began) * 1e3
         if not self._bench.on_device:
             self.process.pause()
-            before_s, self._worked_s = self._worked_s, self.process.worked_s()
-            self._asked_work_ms = max(0.0, self._worked_s - before_s) * 1e3
+            self._asked_work_ms = self.process.worked_s() * 1e3
         return answer
 
     def _seeds(self) -> tuple[int, int]:
@@ -232,8 +231,9 @@ class TimedVariant:
             return
         part = self._parts[0]
         share = part.flops / sum(one.flops for one in self._parts) if len(self._parts) > 1 else 1.0
+        handing_ms = self._handing_ms(part)
         self._forget()
-        self._audit(part, {kind: time_ms * share for kind, time_ms in claimed_ms.items()})
+        self._audit(part, {kind: time_ms * share for kind, time_ms in claimed_ms.items()}, handing_ms)
         self._forget()
 
     def steady_call(self, op_ms: float) -> SteadyCall | None:
@@ -280,17 +280,17 @@ class TimedVariant:
         if not verdict["ok"]:
             raise VariantFailure("wrong_result", f"when timed: {verdict['reason']}")
 
-    def _audit(self, part: Case, claimed_ms: Mapping[str, float]) -> None:
+    def _audit(self, part: Case, claimed_ms: Mapping[str, float], handing_ms: float) -> None:
         """See on the judge's own clock how long 2n calls take, each on inputs of its own, and n, which tell what a batch
         costs besides. Raises VariantFailure where the process claims less, or some of these calls are wrong."""
         if not self._bench.on_device and claimed_ms["op"] > LONG_CALL_MS:
-            return self._audit_each()
+            self._audit_each(handing_ms)
+            return
         count = self._audited_calls(part, claimed_ms["op"])
         ring = self._rings[part] = self._make_ring(part, 2 * count)
         # The first calls find nothing in any cache.
         self._lay_out(ring)
         self._call(ring, do="run", numbers=list(range(2 * count)))
-        handed_ms = COPIES * self._copy_ms(ring) if self._returns else 0.0
         seeds: list[tuple[int, int]] = []
         least_ms = np.full((2, 2), np.inf)  # of n and 2n calls: until they were ordered, and until they were done
         work_ms: list[float] = []
@@ -307,8 +307,9 @@ class TimedVariant:
                 least_ms[row] = np.minimum(least_ms[row], [ordered_ms, done_ms])
             # What a batch costs whatever its length, and no more of it than an honest process needs.
             once_ms = np.clip(2 * least_ms[0] - least_ms[1], 0, MESSAGE_MS)
-            ordering_ms, seen_ms = (least_ms[1] - once_ms) / (2 * count) - handed_ms
-            took_ms = seen_ms if trial <= AUDITS else self._took_at_least_ms(seen_ms, work_ms)
+            ordering_ms, seen_ms = (least_ms[1] - once_ms) / (2 * count) - handing_ms
+            took_ms = seen_ms if trial <= AUDITS else self._took_at_least_ms(seen_ms, min(work_ms))
+            self._compare_some([(part, one, partial(ring.shared.results, number)) for number, one in enumerate(seeds)])
             kind = self._excess(claimed_ms, CLAIMED_SHARE * took_ms, ordering_ms / seen_ms)
             if not kind:
                 break
@@ -318,39 +319,37 @@ class TimedVariant:
                     f"{self.variant.name} claims {claimed_ms[kind]:.4g} ms a call ({kind}); by the judge's clock each of "
                     f"{2 * count} calls takes {seen_ms:.4g} ms",
                 )
-        self._compare_some([(part, one, partial(ring.shared.results, number)) for number, one in enumerate(seeds)])
 
-    def _copy_ms(self, ring: _Ring) -> float:
-        """How long the judge takes to copy a set's outputs."""
+    def _handing_ms(self, part: Case) -> float:
+        """How long the process may take to hand over what a call returned; nothing where calls return nothing."""
         spent_ms = []
-        for number in range(len(ring.shared.sets)):
-            self._bench.synchronize()
+        for _ in range(COPIES if self._returns else 0):
             began = perf_counter()
-            ring.shared.results(number)
+            self._rings[part].shared.results(0)
             self._bench.synchronize()
             spent_ms.append((perf_counter() - began) * 1e3)
-        return float(np.median(spent_ms))
+        return sum(spent_ms)
 
-    def _took_at_least_ms(self, seen_ms: float, work_ms: Sequence[float]) -> float:
-        """What a call took at least that the judge saw for so long, by how busy others keep the machine while it rests."""
+    def _took_at_least_ms(self, seen_ms: float, work_ms: float) -> float:
+        """What a call took at least that the judge saw for so long, and that took so much processor time, by how busy others
+        keep the machine while it rests."""
         load, before_s = LoadMeter(QUIET), self._processor_s()
         sleep(WINDOW_S)
         if not load.reason(self._processor_s() - before_s):
             return seen_ms
         if self._bench.on_device:
             return BUSY_SHARE * seen_ms
-        return min(seen_ms, float(np.median(work_ms)) / len(os.sched_getaffinity(0)))
+        return min(seen_ms, work_ms / len(os.sched_getaffinity(0)))
 
     def _processor_s(self) -> float:
         return sum(one.processor_s() for one in (self, *self.rivals))
 
-    def _audit_each(self) -> None:
+    def _audit_each(self, handing_ms: float) -> None:
         """Hold what the judge saw of the calls against what the process said. Raises VariantFailure."""
-        taken_ms, seen_ms = float(np.median(self._taken_ms)), float(np.quantile(self._seen_ms, SOON))
-        limit_ms = taken_ms + MESSAGE_MS
-        if limit_ms < CLAIMED_SHARE * seen_ms and limit_ms < CLAIMED_SHARE * self._took_at_least_ms(
-            seen_ms, self._work_ms
-        ):
+        taken_ms = float(np.median(self._taken_ms))
+        seen_ms, work_ms = (float(np.quantile(each, SOON)) for each in (self._seen_ms, self._work_ms))
+        least_ms = (taken_ms + handing_ms + MESSAGE_MS) / CLAIMED_SHARE
+        if seen_ms > least_ms and self._took_at_least_ms(seen_ms, work_ms) > least_ms:
             raise VariantFailure(
                 "refused",
                 f"{self.variant.name} claims {taken_ms:.4g} ms a call (op); by the judge's clock it answers after "

@@ -43,6 +43,7 @@ from warpbook.kernels.variants import Variant
 from warpbook.machine import faults
 
 EXIT_TIMEOUT_S, START_TIMEOUT_S = 10, 120
+STOP_INTERVAL_S, _STANDING = 1e-4, ("T", "t", "Z", "X", "")  # states of a process, the last of one that is gone
 
 _KNOWN = set[int]()
 """Children of this process that are no variant's, or a variant's first process. Others fled from one of these."""
@@ -80,7 +81,7 @@ class VariantProcess:
             self._how = worker.DEVICE
         self._process: subprocess.Popen[bytes] | None = None
         self._started: subprocess.Popen[bytes] | None = None
-        self._paused = set[int]()
+        self._paused, self._worked = set[int](), dict[int, float]()
 
     def start(self) -> "VariantProcess":
         """Have it load what it needs while this process does something else; itself."""
@@ -103,14 +104,21 @@ class VariantProcess:
         return sum(processor_time(pid)[0] for pid in self.pids())
 
     def worked_s(self) -> float:
-        """The same to the nanosecond, of those that `pause` stopped."""
-        return sum(map(processor_clock_s, self._paused))
+        """Processor time since it was last asked this, of those that `pause` stopped: to the nanosecond."""
+        before, self._worked = self._worked, {pid: processor_clock_s(pid) for pid in self._paused}
+        return sum(now - before.get(pid, 0.0) for pid, now in self._worked.items())
 
     def pause(self) -> None:
-        """Stop it and all that it started. Raises VariantFailure where something fled from a variant's process."""
-        while started := self.pids() - self._paused:  # again, for what they started until they stopped
+        """Stop it and all that it started, and wait until they stand. Raises VariantFailure where something fled from a
+        variant's process, or does not stop."""
+        until = time.monotonic() + EXIT_TIMEOUT_S
+        while started := self.pids() - self._paused:  # again, for what they started until they stood
             self._signal(started, signal.SIGSTOP)
             self._paused |= started
+            while any(processor_time(pid)[1] not in _STANDING for pid in started):
+                if time.monotonic() > until:
+                    raise VariantFailure("refused", f"{self._variant.name} starts a process that cannot be stopped")
+                time.sleep(STOP_INTERVAL_S)
         if children(os.getpid()) - _KNOWN:
             raise VariantFailure("refused", f"{self._variant.name} starts a process that leaves its own")
 

@@ -30,6 +30,7 @@ WATCH_INTERVAL_S = 0.2  # one look takes tens of microseconds: what is timed mea
 READY_INTERVAL_S = 0.02
 EXIT_TIMEOUT_S = 10
 FILE_BYTES = 256 << 20
+MEMORY_BYTES = 8 << 30  # host memory of a job and its variants; those in kernels/ take 2 GiB at most
 PROCESSES = 256  # that a job may have started; the shipped variants and their compiler start fewer than ten
 _LIBC = ctypes.CDLL(None)
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 1, 36, 37  # linux/prctl.h
@@ -86,14 +87,6 @@ def processor_time(pid: int) -> tuple[float, str]:
     except OSError:
         return 0.0, ""
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK"), fields[0].decode()
-
-
-def processor_clock_s(pid: int) -> float:
-    """Processor time in s of a process alone; 0 when gone."""
-    try:
-        return time.clock_gettime(~pid << 3 | 2)  # as clock_getcpuclockid(3) makes it of a process
-    except OSError:
-        return 0.0
 
 
 def run_supervised(
@@ -322,7 +315,7 @@ def _wait(receiver: Connection, child: int, death: int, timeout_s: float, memory
                 "launch_failed", f"it runs {len(started)} processes, more than the {PROCESSES} that it may"
             )
         if memory_bytes is not None and (used := _memory_bytes(started, memory_bytes)) > memory_bytes:
-            limit = f"{memory_bytes / 2**30:.3g} GiB that a check may hold"
+            limit = f"{memory_bytes / 2**30:.3g} GiB that it may"
             raise VariantFailure("launch_failed", f"it holds {used / 2**30:.3g} GiB of memory, more than the {limit}")
     raise VariantFailure("timed_out", f"still running after {timeout_s:g} s (timeout_s in config.yaml)")
 

@@ -6,7 +6,6 @@ how long many calls take is seen on the judge's own clock, and a process that cl
 """
 
 import itertools
-import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -38,16 +37,13 @@ AUDITED_MS, MOST_AUDITED_CALLS = 2, 64
 AUDITED_BYTES = {True: 4 << 30, False: 32 << 20}
 """Their arrays may take so much on a GPU, and on a CPU, whose caches are to hold what they hold when one set is timed."""
 
-AUDITS, LAST_AUDITS = 10, 4
+AUDITS, LAST_AUDITS = 10, 2
 """Trials before a refusal, the last of them beside a look at the load: what other programs take of the machine makes some
 of them longer, and none shorter."""
 
-CLAIMED_SHARE = 0.8
-"""A call may claim so much of what the judge sees, and AUDIT_SLACK_MS less, and not less than that."""
-
-QUIET, BUSY_SHARE = 0.15, 0.06
-"""Where other programs keep more processors busy, the judge or a thread of the call has to wait for them. On a CPU the
-call's processor time says then what it took at least, on a GPU so much of what the judge sees."""
+CLAIMED_SHARE, BUSY_SHARE, QUIET = 0.8, 0.05, 0.15
+"""A call may claim so much of what the judge sees, and AUDIT_SLACK_MS less, and not less than that; so much where other
+programs keep more than `QUIET` processors busy, for whom the judge or a thread of the call has to wait."""
 
 SOON = 0.25
 """Of the calls that the judge saw, so many are faster than what the claim is held against: others wait for a processor."""
@@ -92,9 +88,8 @@ class TimedVariant:
         self._weights = secrets.randbits(48)
         self._calls = 0
         self._last_ms = float("inf")
-        self._asked_ms = self._asked_work_ms = 0.0
+        self._asked_ms = 0.0
         self._seen_ms: list[float] = []
-        self._work_ms: list[float] = []
         self._taken_ms: list[float] = []
 
     def pids(self) -> set[int]:
@@ -120,7 +115,7 @@ class TimedVariant:
         case = case.with_problem(self.variant.problem)
         self._parts = self._bench.parts(case)
         self._kept, self._calls, self._last_ms = [], 0, float("inf")
-        self._seen_ms, self._taken_ms, self._work_ms = [], [], []
+        self._seen_ms, self._taken_ms = [], []
         self._returns = False
         for part in dict.fromkeys(self._parts):
             ring = self._rings[part] = self._make_ring(part, 1 if self._bench.on_device else SETS)
@@ -151,7 +146,6 @@ class TimedVariant:
         self._asked_ms = (perf_counter() - began) * 1e3
         if not self._bench.on_device:
             self.process.pause()
-            self._asked_work_ms = self.process.worked_s() * 1e3
         return answer
 
     def _seeds(self) -> tuple[int, int]:
@@ -189,7 +183,6 @@ class TimedVariant:
             if type(taken_ms) is not float or not 0 < taken_ms <= self._asked_ms:
                 raise self.process.invalid_answer()
             self._seen_ms.append(self._asked_ms)
-            self._work_ms.append(self._asked_work_ms)
             self._taken_ms.append(taken_ms)
             total_ms += taken_ms
             self._last = ring, seeds
@@ -223,10 +216,9 @@ class TimedVariant:
         for ring in self._rings.values():
             self._look_at_margins(ring)
         if self._last:
-            ring, seeds = self._last
-            if seeds not in [kept for _, kept, _ in self._kept]:
-                self._compare(ring.part, seeds, ring.shared.results(ring.turn))
-        self._compare_some(self._kept)
+            ring, last = self._last
+            self._compare(ring.part, last, ring.shared.results(ring.turn))
+            self._compare_some([one for one in self._kept if one[1] != last])
         if not claimed_ms:
             return
         part = self._parts[0]
@@ -293,14 +285,12 @@ class TimedVariant:
         self._call(ring, do="run", numbers=list(range(2 * count)))
         seeds: list[tuple[int, int]] = []
         least_ms = np.full((2, 2), np.inf)  # of n and 2n calls: until they were ordered, and until they were done
-        work_ms: list[float] = []
         for trial in itertools.count(1):
             for row, calls in enumerate((count, 2 * count)):
                 seeds = [self._refill(ring, number) for number in range(calls)]
                 self._lay_out(ring)
                 self._call(ring, do="run", numbers=list(range(calls)))
                 ordered_ms = done_ms = self._asked_ms
-                work_ms.append(self._asked_work_ms / calls)
                 if self._bench.on_device:
                     self._ask(do="synchronize")
                     done_ms += self._asked_ms
@@ -308,9 +298,8 @@ class TimedVariant:
             # What a batch costs whatever its length, and no more of it than an honest process needs.
             once_ms = np.clip(2 * least_ms[0] - least_ms[1], 0, MESSAGE_MS)
             ordering_ms, seen_ms = (least_ms[1] - once_ms) / (2 * count) - handing_ms
-            took_ms = seen_ms if trial <= AUDITS else self._took_at_least_ms(seen_ms, min(work_ms))
-            self._compare_some([(part, one, partial(ring.shared.results, number)) for number, one in enumerate(seeds)])
-            kind = self._excess(claimed_ms, CLAIMED_SHARE * took_ms, ordering_ms / seen_ms)
+            share = CLAIMED_SHARE if trial <= AUDITS else self._share()
+            kind = self._excess(claimed_ms, share * seen_ms, ordering_ms / seen_ms)
             if not kind:
                 break
             if trial == AUDITS + LAST_AUDITS:
@@ -319,6 +308,7 @@ class TimedVariant:
                     f"{self.variant.name} claims {claimed_ms[kind]:.4g} ms a call ({kind}); by the judge's clock each of "
                     f"{2 * count} calls takes {seen_ms:.4g} ms",
                 )
+        self._compare_some([(part, one, partial(ring.shared.results, number)) for number, one in enumerate(seeds)])
 
     def _handing_ms(self, part: Case) -> float:
         """How long the process may take to hand over what a call returned; nothing where calls return nothing."""
@@ -330,26 +320,21 @@ class TimedVariant:
             spent_ms.append((perf_counter() - began) * 1e3)
         return sum(spent_ms)
 
-    def _took_at_least_ms(self, seen_ms: float, work_ms: float) -> float:
-        """What a call took at least that the judge saw for so long, and that took so much processor time, by how busy others
-        keep the machine while it rests."""
+    def _share(self) -> float:
+        """What share of what the judge saw is to be claimed, by how busy others keep the machine while this rests: what a
+        variant does itself is no excuse."""
         load, before_s = LoadMeter(QUIET), self._processor_s()
         sleep(WINDOW_S)
-        if not load.reason(self._processor_s() - before_s):
-            return seen_ms
-        if self._bench.on_device:
-            return BUSY_SHARE * seen_ms
-        return min(seen_ms, work_ms / len(os.sched_getaffinity(0)))
+        return BUSY_SHARE if load.reason(self._processor_s() - before_s) else CLAIMED_SHARE
 
     def _processor_s(self) -> float:
         return sum(one.processor_s() for one in (self, *self.rivals))
 
     def _audit_each(self, handing_ms: float) -> None:
         """Hold what the judge saw of the calls against what the process said. Raises VariantFailure."""
-        taken_ms = float(np.median(self._taken_ms))
-        seen_ms, work_ms = (float(np.quantile(each, SOON)) for each in (self._seen_ms, self._work_ms))
-        least_ms = (taken_ms + handing_ms + MESSAGE_MS) / CLAIMED_SHARE
-        if seen_ms > least_ms and self._took_at_least_ms(seen_ms, work_ms) > least_ms:
+        taken_ms, seen_ms = float(np.median(self._taken_ms)), float(np.quantile(self._seen_ms, SOON))
+        least_ms = taken_ms + handing_ms + MESSAGE_MS
+        if least_ms < CLAIMED_SHARE * seen_ms and least_ms < self._share() * seen_ms:
             raise VariantFailure(
                 "refused",
                 f"{self.variant.name} claims {taken_ms:.4g} ms a call (op); by the judge's clock it answers after "

@@ -25,7 +25,6 @@ from warpbook.common.supervision import (
     children,
     descendants,
     end_with_parent,
-    processor_clock_s,
     processor_time,
 )
 from warpbook.harness import (
@@ -81,7 +80,7 @@ class VariantProcess:
             self._how = worker.DEVICE
         self._process: subprocess.Popen[bytes] | None = None
         self._started: subprocess.Popen[bytes] | None = None
-        self._paused, self._worked = set[int](), dict[int, float]()
+        self._paused = set[int]()
 
     def start(self) -> "VariantProcess":
         """Have it load what it needs while this process does something else; itself."""
@@ -102,11 +101,6 @@ class VariantProcess:
     def processor_s(self) -> float:
         """Processor time that it and what it started have taken."""
         return sum(processor_time(pid)[0] for pid in self.pids())
-
-    def worked_s(self) -> float:
-        """Processor time since it was last asked this, of those that `pause` stopped: to the nanosecond."""
-        before, self._worked = self._worked, {pid: processor_clock_s(pid) for pid in self._paused}
-        return sum(now - before.get(pid, 0.0) for pid, now in self._worked.items())
 
     def pause(self) -> None:
         """Stop it and all that it started, and wait until they stand. Raises VariantFailure where something fled from a

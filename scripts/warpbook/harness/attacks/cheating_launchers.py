@@ -140,9 +140,12 @@ FALSE_TIMES = f"""{_FALSE_TIMES}
     return launch
 """
 
-NO_NUMBER = _FALSE_TIMES.replace("/ 1000", '* float("nan")') + """
+NO_NUMBER = (
+    _FALSE_TIMES.replace("/ 1000", '* float("nan")')
+    + """
     return launch
 """
+)
 
 # Linux adds up the time of a child when its parent waits for it.
 BUSY_CHILDREN = f"""
@@ -221,7 +224,9 @@ def prepare(kernels, layer, images, launch):
         y[...] = answer
 """
 
-NEXT_INPUTS = _AHEAD + """
+NEXT_INPUTS = (
+    _AHEAD
+    + """
     def call(x, w, y):
         if len(x) != 10:
             return launch(x, w, y)
@@ -234,8 +239,11 @@ NEXT_INPUTS = _AHEAD + """
 
     return call
 """
+)
 
-AHEAD_IN_A_PROCESS = _AHEAD + """
+AHEAD_IN_A_PROCESS = (
+    _AHEAD
+    + """
     def start(x, w, y):
         room = mmap.mmap(-1, 4096 + y.nbytes)
         made = numpy.frombuffer(room, y.dtype, y.size, 4096).reshape(y.shape)
@@ -258,6 +266,7 @@ AHEAD_IN_A_PROCESS = _AHEAD + """
 
     return call
 """
+)
 
 FORGE_ROWS = """
 import os, pickle, struct

@@ -157,7 +157,9 @@ class TimedVariant:
         return seed, self._weights if self.variant.header.peer else seed
 
     def _refill(self, ring: _Ring, number: int) -> tuple[int, int]:
-        """Fill the inputs of a set with values that nobody has seen before; what they are made from."""
+        """Fill the inputs of a set with values that nobody has seen before; what they are made from. The process stands still
+        until it is asked again: on a GPU too it sees them in its calls' time alone."""
+        self.process.pause()
         seeds = self._seeds()
         self._bench.refill(ring.part, ring.shared.sets[number], *seeds)
         return seeds
@@ -342,7 +344,8 @@ class TimedVariant:
             )
 
     def _lay_out(self, ring: _Ring) -> None:
-        if self._bench.on_device:
+        """Have the inputs laid out as a library takes them, which is not timed."""
+        if self.variant.header.order == "NHWC":
             self._ask(do="lay_out", place=ring.place)
 
     def _audited_calls(self, part: Case, op_ms: float) -> int:

@@ -37,9 +37,9 @@ AUDITED_MS, MOST_AUDITED_CALLS = 2, 64
 AUDITED_BYTES = {True: 4 << 30, False: 32 << 20}
 """Their arrays may take so much on a GPU, and on a CPU, whose caches are to hold what they hold when one set is timed."""
 
-AUDITS, LAST_AUDITS = 10, 2
-"""Trials before a refusal, the last of them beside a look at the load: what other programs take of the machine makes some
-of them longer, and none shorter."""
+AUDITS, AUDIT_S, LAST_AUDITS = 3, 0.5, 2
+"""So many trials are made before a refusal, more until so much time is spent, and the last beside a look at the load: what
+other programs take of the machine makes some of them longer, and none shorter."""
 
 CLAIMED_SHARE, BUSY_SHARE, QUIET = 0.8, 0.05, 0.15
 """A call may claim so much of what the judge sees, and AUDIT_SLACK_MS less, and not less than that; so much where other
@@ -225,9 +225,12 @@ class TimedVariant:
             return
         part = self._parts[0]
         share = part.flops / sum(one.flops for one in self._parts) if len(self._parts) > 1 else 1.0
-        handing_ms = self._handing_ms(part)
-        self._forget()
-        self._audit(part, {kind: time_ms * share for kind, time_ms in claimed_ms.items()}, handing_ms)
+        claimed_ms = {kind: time_ms * share for kind, time_ms in claimed_ms.items()}
+        if not self._bench.on_device and claimed_ms["op"] > LONG_CALL_MS:
+            self._audit_each(self._rings[part])
+        else:
+            self._forget()
+            self._audit(part, claimed_ms)
         self._forget()
 
     def steady_call(self, op_ms: float) -> SteadyCall | None:
@@ -274,19 +277,18 @@ class TimedVariant:
         if not verdict["ok"]:
             raise VariantFailure("wrong_result", f"when timed: {verdict['reason']}")
 
-    def _audit(self, part: Case, claimed_ms: Mapping[str, float], handing_ms: float) -> None:
+    def _audit(self, part: Case, claimed_ms: Mapping[str, float]) -> None:
         """See on the judge's own clock how long 2n calls take, each on inputs of its own, and n, which tell what a batch
         costs besides. Raises VariantFailure where the process claims less, or some of these calls are wrong."""
-        if not self._bench.on_device and claimed_ms["op"] > LONG_CALL_MS:
-            self._audit_each(handing_ms)
-            return
         count = self._audited_calls(part, claimed_ms["op"])
         ring = self._rings[part] = self._make_ring(part, 2 * count)
         # The first calls find nothing in any cache.
         self._lay_out(ring)
         self._call(ring, do="run", numbers=list(range(2 * count)))
+        handing_ms = self._handing_ms(ring)
         seeds: list[tuple[int, int]] = []
         least_ms = np.full((2, 2), np.inf)  # of n and 2n calls: until they were ordered, and until they were done
+        began, lasts = perf_counter(), 0
         for trial in itertools.count(1):
             for row, calls in enumerate((count, 2 * count)):
                 seeds = [self._refill(ring, number) for number in range(calls)]
@@ -300,11 +302,12 @@ class TimedVariant:
             # What a batch costs whatever its length, and no more of it than an honest process needs.
             once_ms = np.clip(2 * least_ms[0] - least_ms[1], 0, MESSAGE_MS)
             ordering_ms, seen_ms = (least_ms[1] - once_ms) / (2 * count) - handing_ms
-            share = CLAIMED_SHARE if trial <= AUDITS else self._share()
+            lasts += trial > AUDITS and perf_counter() - began > AUDIT_S
+            share = self._share() if lasts else CLAIMED_SHARE
             kind = self._excess(claimed_ms, share * seen_ms, ordering_ms / seen_ms)
             if not kind:
                 break
-            if trial == AUDITS + LAST_AUDITS:
+            if lasts == LAST_AUDITS:
                 raise VariantFailure(
                     "refused",
                     f"{self.variant.name} claims {claimed_ms[kind]:.4g} ms a call ({kind}); by the judge's clock each of "
@@ -312,15 +315,17 @@ class TimedVariant:
                 )
         self._compare_some([(part, one, partial(ring.shared.results, number)) for number, one in enumerate(seeds)])
 
-    def _handing_ms(self, part: Case) -> float:
+    def _handing_ms(self, ring: _Ring) -> float:
         """How long the process may take to hand over what a call returned; nothing where calls return nothing."""
-        spent_ms = []
-        for _ in range(COPIES if self._returns else 0):
+        count = len(ring.shared.sets) if self._returns else 0
+        spent_ms = 0.0
+        for _ in range(2 if count else 0):  # the first time memory is allocated
             began = perf_counter()
-            self._rings[part].shared.results(0)
+            for number in range(count):
+                ring.shared.results(number)
             self._bench.synchronize()
-            spent_ms.append((perf_counter() - began) * 1e3)
-        return sum(spent_ms)
+            spent_ms = (perf_counter() - began) * 1e3 / count
+        return COPIES * spent_ms
 
     def _share(self) -> float:
         """What share of what the judge saw is to be claimed, by how busy others keep the machine while this rests: what a
@@ -332,10 +337,10 @@ class TimedVariant:
     def _processor_s(self) -> float:
         return sum(one.processor_s() for one in (self, *self.rivals))
 
-    def _audit_each(self, handing_ms: float) -> None:
+    def _audit_each(self, ring: _Ring) -> None:
         """Hold what the judge saw of the calls against what the process said. Raises VariantFailure."""
         taken_ms, seen_ms = float(np.median(self._taken_ms)), float(np.quantile(self._seen_ms, SOON))
-        least_ms = taken_ms + handing_ms + MESSAGE_MS
+        least_ms = taken_ms + self._handing_ms(ring) + MESSAGE_MS
         if least_ms < CLAIMED_SHARE * seen_ms and least_ms < self._share() * seen_ms:
             raise VariantFailure(
                 "refused",

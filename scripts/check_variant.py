@@ -13,7 +13,7 @@ import numpy as np
 from warpbook.common import units
 from warpbook.common.errors import UserError, exit_status
 from warpbook.common.files import scratch_folder
-from warpbook.common.supervision import VariantFailure, process_pool, run_supervised
+from warpbook.common.supervision import MEMORY_BYTES, VariantFailure, process_pool, run_supervised
 from warpbook.harness import (
     checking,
     cpp_compiler,
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from warpbook.harness.isolated_gpu import IsolatedGpuBench
 
 SEVERAL_IMAGES = 7  # three or four of each block, where there are as many blocks as the emulator has multiprocessors
-MEMORY_BYTES = 8 << 30  # host memory of a check and its variant; those in kernels/ take 2 GiB at most
 LEAST_LIMIT_S = 20  # of a file whose submission has spent its time on others; files of the course take 4 s
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from warpbook.common.errors import exit_status
-from warpbook.common.supervision import VariantFailure, run_supervised
+from warpbook.common.supervision import MEMORY_BYTES, VariantFailure, run_supervised
 from warpbook.harness import precision, preload, sandbox
 from warpbook.harness.bench import Bench
 from warpbook.harness.checking import Row
@@ -17,8 +17,6 @@ from warpbook.machine import gpu_pool
 from warpbook.machine.host import require_target
 from warpbook.problems import networks
 from warpbook.runs import tables
-
-MEMORY_BYTES = 8 << 30  # host memory, as of a check
 
 
 def bench_for(variant: Variant, sandboxed: bool) -> Bench:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from warpbook.common.errors import exit_status
-from warpbook.common.supervision import VariantFailure, run_supervised
+from warpbook.common.supervision import MEMORY_BYTES, VariantFailure, run_supervised
 from warpbook.config.settings import Measuring
 from warpbook.harness import checking, preload, sandbox, timing
 from warpbook.harness.bench import Bench, CpuBench
@@ -179,7 +179,9 @@ def time_all(
     try:
         if failure := tables.first_failure(tables.CORRECTNESS.rows(arguments.correctness)):
             raise VariantFailure(**failure)
-        for place, samples in run_supervised(produce, measuring.timeout_s, apart=sandboxed):
+        # Sets of arrays for a variant and for its baseline. On a GPU nobody looks meanwhile.
+        memory_bytes = 3 * MEMORY_BYTES if arguments.device == "cpu" else None
+        for place, samples in run_supervised(produce, measuring.timeout_s, memory_bytes, apart=sandboxed):
             keep(place, samples)
     except VariantFailure as failure:
         for case in list(remaining):

@@ -17,7 +17,7 @@ import build_variant
 import check_variant
 import probe_machine
 import render_submission
-from warpbook.common import files
+from warpbook.common import files, supervision
 from warpbook.common.errors import MachineFault, UserError, exit_status
 from warpbook.common.quick_yaml import load_yaml
 from warpbook.common.supervision import VariantFailure, end_with_parent, run_supervised
@@ -36,7 +36,7 @@ UNJUDGED = "not judged: "  # how a MachineFault begins that stopped a check
 TIMEOUTS = 2  # of `timeout_s` in all: for files that do not end, a layer each
 FILE_S = 60  # for each file, to be built and checked
 OVERHEAD_S = 300  # for all else, the report's pages first of all
-MEMORY_BYTES = 2 * check_variant.MEMORY_BYTES
+MEMORY_BYTES = 2 * supervision.MEMORY_BYTES
 
 
 def limit_s(room: Path, timeout_s: float) -> float:

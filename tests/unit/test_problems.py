@@ -273,6 +273,21 @@ def test_values_of_every_type_are_drawn_in_its_range_and_stay_as_they_are(dtype,
         assert set(wide) == set(range(least, 5))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_inputs_of_timed_calls_come_from_their_seeds_and_share_no_run_of_values(dtype, make):
+    """Sums of what one call saw would be answers to the next."""
+    bench, case = CpuBench(), copied(make, dtype).case("", {"m": 25_000})
+    filled = []
+    for seed in (1, 2, 1):
+        buffers = allocate(bench, case)
+        bench.refill(case, buffers, seed, seed)
+        filled.append(buffers.inputs["x"].values.ravel().view(f"V{buffers.inputs['x'].values.itemsize * 20}"))
+    assert (filled[0] == filled[2]).all()
+    shifted = (np.frombuffer(filled[0].tobytes(), filled[0].dtype, len(filled[0]) - 1, begin)
+               for begin in range(0, filled[0].itemsize, filled[0].itemsize // 20))  # fmt: skip
+    assert not any(set(each.tolist()) & set(filled[1].tolist()) for each in shifted)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_type_is_poisoned_between_margins(dtype, make):
     bench, case = CpuBench(), copied(make, dtype).ragged[0]

@@ -30,6 +30,7 @@ WATCH_INTERVAL_S = 0.2  # one look takes tens of microseconds: what is timed mea
 READY_INTERVAL_S = 0.02
 EXIT_TIMEOUT_S = 10
 FILE_BYTES = 256 << 20
+MEMORY_BYTES = 8 << 30  # host memory of a job and its variants; those in kernels/ take 2 GiB at most
 PROCESSES = 256  # that a job may have started; the shipped variants and their compiler start fewer than ten
 _LIBC = ctypes.CDLL(None)
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 1, 36, 37  # linux/prctl.h
@@ -101,7 +102,7 @@ def run_supervised(
     it.
     """
     with kill_descendants():
-        receiver, sender = multiprocessing.Pipe(duplex=False)
+        receiver, sender = multiprocessing.Pipe()  # sockets: nobody can open a second end of them in /proc
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
@@ -110,6 +111,7 @@ def run_supervised(
             try:
                 receiver.close()
                 end_with_parent(parent)
+                _LIBC.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what flees from its children becomes its child
                 _produce(produce, sender)
             finally:
                 os._exit(1)
@@ -208,12 +210,12 @@ def kill_descendants() -> Iterator[None]:
     asked = ctypes.c_int()
     _LIBC.prctl(_GET_CHILD_SUBREAPER, ctypes.byref(asked), 0, 0, 0)
     _LIBC.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    before = _children(os.getpid())
+    before = children(os.getpid())
     try:
         yield
     finally:
         until = time.monotonic() + EXIT_TIMEOUT_S
-        while (left := _children(os.getpid()) - before) and time.monotonic() < until:
+        while (left := children(os.getpid()) - before) and time.monotonic() < until:
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -224,8 +226,10 @@ def kill_descendants() -> Iterator[None]:
         _LIBC.prctl(_SET_CHILD_SUBREAPER, asked.value, 0, 0, 0)
 
 
-def _children(pid: int) -> set[int]:
+def children(pid: int) -> set[int]:
     """Processes whose parent a process is, ended ones that nobody waited for among them."""
+    if _LISTS_CHILDREN:
+        return set(_listed_children(pid))
     return {child for child, parent in _parents().items() if parent == pid}
 
 
@@ -311,7 +315,7 @@ def _wait(receiver: Connection, child: int, death: int, timeout_s: float, memory
                 "launch_failed", f"it runs {len(started)} processes, more than the {PROCESSES} that it may"
             )
         if memory_bytes is not None and (used := _memory_bytes(started, memory_bytes)) > memory_bytes:
-            limit = f"{memory_bytes / 2**30:.3g} GiB that a check may hold"
+            limit = f"{memory_bytes / 2**30:.3g} GiB that it may"
             raise VariantFailure("launch_failed", f"it holds {used / 2**30:.3g} GiB of memory, more than the {limit}")
     raise VariantFailure("timed_out", f"still running after {timeout_s:g} s (timeout_s in config.yaml)")
 

@@ -34,7 +34,8 @@ CPU_CHUNK = 100
 SHORT_CALL_MS = 100
 
 SHIFTS = 1 << 16
-"""An input is filled from one of so many places in values that were drawn once: drawing takes longer than many calls."""
+"""An input is the product of values that were drawn once from two of so many places on: drawing takes longer than many calls, and
+what is computed of values at one place, such as their sums, says nothing of the products."""
 
 # A call on more than so many times the L2's bytes finds nothing there of the call before: over all variants, layers and
 # sizes beyond it hot medians were 1.000 of cold ones on an H200.
@@ -158,8 +159,8 @@ class SharedSets(Protocol):
         """What the process is asked to arrange."""
         ...
 
-    def results(self, number: int, returned: bool) -> dict[str, Any]:
-        """Copies of what a call on a set left in its outputs, or `returned`."""
+    def results(self, number: int) -> dict[str, Any]:
+        """Copies of what a call on a set left in its outputs."""
         ...
 
 
@@ -340,12 +341,15 @@ class CpuBench:
         for number, (name, one) in enumerate(buffers.inputs.items()):
             shape, array = case.shape(name), case.arrays[name]
             generator = np.random.default_rng([others if number else seed, number])
+            if not array.is_real:
+                self.draw(one.values, int(generator.integers(1 << 62)), False, array)
+                continue
             kept = self._drawn.get((name, shape, array.dtype))
             if kept is None:
                 kept = self._drawn[name, shape, array.dtype] = np.empty(one.values.size + SHIFTS, one.values.dtype)
                 self.draw(kept, secrets.randbits(63), False, array)
-            begin = int(generator.integers(SHIFTS + 1))
-            one.values[...] = kept[begin : begin + one.values.size].reshape(shape)
+            first, second = (kept[begin : begin + one.values.size] for begin in generator.integers(SHIFTS + 1, size=2))
+            np.multiply(first.reshape(shape), second.reshape(shape), out=one.values)
 
     def watch(self, processes: Sequence[WorkerProcess]) -> None:
         self._processes, self._children_s = processes, sum(one.processor_s() for one in processes)

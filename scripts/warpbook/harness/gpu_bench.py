@@ -29,12 +29,10 @@ from warpbook.harness.bench import (
     Timers,
     WorkerProcess,
     guard,
-    place,
     result_arrays,
 )
 from warpbook.harness.reference import ERROR_MAX, Difference, magnitudes
-from warpbook.harness.shared_memory import describe_arrays
-from warpbook.harness.worker_protocol import Layout, layout
+from warpbook.harness.shared_memory import layout_of_set, place_sets
 from warpbook.kernels import occupancy, sources, variants
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.machine import cuda_devices
@@ -501,17 +499,6 @@ def _words(memory: cupy.cuda.Memory, begin: int, count: int, kind: Any) -> cupy.
     return cupy.ndarray((count,), kind, cupy.cuda.MemoryPointer(memory, begin))
 
 
-def _layout(case: Case) -> Layout:
-    """Of a set of arrays on a device: what a call returns goes into its outputs."""
-    return layout(describe_arrays(case)["arrays"], 0)
-
-
-def place_sets(case: Case, count: int, words_at: Callable[[int, int, Any], Any]) -> list[Buffers]:
-    """So many sets of a case's arrays in memory of a device, as `bench.place` takes it."""
-    arrays, _, size = _layout(case)
-    return [place(case, [first + begin for begin in arrays], words_at) for first in range(0, size * count, size)]
-
-
 class DeviceSets:
     """Sets of the arrays of a case in memory of the device that another process can open."""
 
@@ -519,7 +506,7 @@ class DeviceSets:
 
     def __init__(self, bench: GpuBench, case: Case, count: int):
         # Whole pages of the device's: the other process opens no byte of anything else.
-        memory = cupy.cuda.Memory(-(-_layout(case).size * count // DEVICE_PAGE_BYTES) * DEVICE_PAGE_BYTES)
+        memory = cupy.cuda.Memory(-(-layout_of_set(case).size * count // DEVICE_PAGE_BYTES) * DEVICE_PAGE_BYTES)
         pointer = cupy.cuda.runtime.ipcGetMemHandle(memory.ptr)
         self.request = {"case": case.describe(), "sets": count, "pointer": pointer.hex()}
         self.sets = place_sets(case, count, partial(_words, memory))
@@ -527,7 +514,7 @@ class DeviceSets:
             for one in (*buffers.inputs.values(), *buffers.outputs.values()):
                 bench.fill(one.words, MARGIN[one.unit])
 
-    def results(self, number: int, returned: bool) -> dict[str, cupy.ndarray]:
+    def results(self, number: int) -> dict[str, cupy.ndarray]:
         """Copies of what a call on a set left in its outputs."""
         return {name: one.values.copy() for name, one in self.sets[number].outputs.items()}
 

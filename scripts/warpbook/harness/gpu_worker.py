@@ -11,7 +11,8 @@ import cupy
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import checking
 from warpbook.harness.bench import Buffers, Timers
-from warpbook.harness.gpu_bench import ExplainedKernels, GpuBench, GpuKernels, laid_out, place_sets
+from warpbook.harness.gpu_bench import ExplainedKernels, GpuBench, GpuKernels, laid_out
+from warpbook.harness.shared_memory import place_sets
 from warpbook.harness.worker import Arranged, TimedCalls, infer
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.problems import problem
@@ -122,7 +123,10 @@ class GpuWorker(TimedCalls[Placed]):
         arranged = self._arranged[place]
         arranged.drop()
         with checking.fault_context(self._variant, "timed"):
-            return {"time_ms": arranged.sample(state, kind, seeds)}
+            time_ms = arranged.sample(state, kind, seeds)
+            shapes = arranged.finish(self._variant)
+            cupy.cuda.runtime.deviceSynchronize()
+            return {"time_ms": time_ms, "shapes": shapes}
 
     def lay_out(self, place: int) -> dict[str, Any]:
         """Lay out the inputs of all sets as the operation takes them."""
@@ -138,10 +142,6 @@ class GpuWorker(TimedCalls[Placed]):
         with checking.fault_context(self._variant, "called"):
             cupy.cuda.runtime.deviceSynchronize()
         return {}
-
-    def finish(self, place: int) -> dict[str, Any]:
-        """Hand over what the calls returned, and wait until it is there."""
-        return super().finish(place) | self.synchronize()
 
     def infer(self, **request: Any) -> dict[str, Any]:
         """The labels that the variant's inference gives images."""

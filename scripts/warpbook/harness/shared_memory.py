@@ -3,7 +3,7 @@
 import fcntl
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -28,45 +28,36 @@ def describe_arrays(case: Case) -> dict[str, Any]:
     return {"case": case.describe(), "arrays": arrays, "outputs": len(case.problem.outputs)}
 
 
-def _words(memory: mmap.mmap, begin: int, count: int, kind: Any) -> np.ndarray:
+def words(memory: mmap.mmap, begin: int, count: int, kind: Any) -> np.ndarray:
     """So many words of a type in memory, from a byte on."""
     return np.frombuffer(memory, kind, count, begin)
 
 
-def place_sets(memory: mmap.mmap, case: Case, count: int) -> Iterator[tuple[Buffers, dict[str, np.ndarray]]]:
-    """So many sets of a case's arrays in memory, each with room for what a call returns, by output."""
-    layout = _layout(case)
-    for first in range(0, layout.size * count, layout.size):
-        returned = {
-            name: _words(memory, first + begin, case.count(name), np.float64).reshape(case.shape(name))
-            for name, begin in zip(case.problem.outputs, layout.returned, strict=True)
-        }
-        yield place(case, [first + begin for begin in layout.arrays], partial(_words, memory)), returned
+def layout_of_set(case: Case) -> worker_protocol.Layout:
+    """Of a set of arrays to be timed on: what a call returns goes into its outputs."""
+    return worker_protocol.layout(describe_arrays(case)["arrays"], 0)
 
 
-def _layout(case: Case) -> worker_protocol.Layout:
-    told = describe_arrays(case)
-    return worker_protocol.layout(told["arrays"], told["outputs"])
+def place_sets(case: Case, count: int, words_at: Callable[[int, int, Any], Any]) -> list[Buffers]:
+    """So many sets of a case's arrays in memory, as `bench.place` takes it."""
+    arrays, _, size = layout_of_set(case)
+    return [place(case, [first + begin for begin in arrays], words_at) for first in range(0, size * count, size)]
 
 
 class HostSets:
-    """So many sets of the arrays of a case, each with room for what a call returns."""
+    """So many sets of the arrays of a case."""
 
     def __init__(self, case: Case, count: int):
         self.request: dict[str, Any] = {"case": case.describe(), "sets": count}
         """What the process is asked to arrange, with the memory of the handle."""
-        self.handle, memory = allocate(_layout(case).size * count)
+        self.handle, memory = allocate(layout_of_set(case).size * count)
         """A descriptor of the memory; whoever hands it on closes it."""
-        placed = list(place_sets(memory, case, count))
-        self.sets = [buffers for buffers, _ in placed]
-        self._returned = [returned for _, returned in placed]
+        self.sets = place_sets(case, count, partial(words, memory))
         for buffers in self.sets:
             for one in (*buffers.inputs.values(), *buffers.outputs.values()):
                 for margin in one.margins:
                     margin[...] = MARGIN[one.unit]
 
-    def results(self, number: int, returned: bool) -> dict[str, np.ndarray]:
-        """Copies of what a call on a set left in its outputs, or `returned`."""
-        if returned:
-            return {name: values.copy() for name, values in self._returned[number].items()}
+    def results(self, number: int) -> dict[str, np.ndarray]:
+        """Copies of what a call on a set left in its outputs."""
         return {name: one.values.copy() for name, one in self.sets[number].outputs.items()}

@@ -7,7 +7,7 @@ how long many calls take is seen on the judge's own clock, and a process that cl
 
 import itertools
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter, sleep
 from typing import Any
@@ -19,14 +19,17 @@ from warpbook.harness import checking
 from warpbook.harness.bench import MARGIN, SHORT_CALL_MS, Bench, SharedSets, SteadyCall, Timers, allocate
 from warpbook.harness.variant_process import VariantProcess
 from warpbook.kernels.variants import Variant
-from warpbook.machine.load import LoadMeter
+from warpbook.machine.load import WINDOW_S, LoadMeter
 from warpbook.problems.problem import Case
 
 SETS = 2
 """Of arrays, so that a call which only wakes the threads is on others than the timed one."""
 
-KEPT, KEPT_BYTES = {True: 4, False: 2}, 1 << 30
-"""Of so many calls the results are kept on a GPU, and on a CPU, whose reference takes longer."""
+KEPT, KEPT_BYTES = {True: 4, False: 16}, 1 << 30
+"""Of so many calls the results are kept: on a GPU of fewer, since a copy there may slow down the next call."""
+
+COMPARED, COMPARED_S = 2, 0.1
+"""So many of them are compared, and more until so much time is spent."""
 
 AUDITED_MS, MOST_AUDITED_CALLS = 2, 64
 """So long n audited calls are to take."""
@@ -34,12 +37,19 @@ AUDITED_MS, MOST_AUDITED_CALLS = 2, 64
 AUDITED_BYTES = {True: 4 << 30, False: 32 << 20}
 """Their arrays may take so much on a GPU, and on a CPU, whose caches are to hold what they hold when one set is timed."""
 
-AUDITS = 10
-"""Trials before a refusal: what other programs take of the machine makes some of them longer, and none shorter."""
+AUDITS, AUDIT_S, LAST_AUDITS = 3, 0.5, 2
+"""So many trials are made before a refusal, more until so much time is spent, and the last beside a look at the load: what
+other programs take of the machine makes some of them longer, and none shorter."""
 
 CLAIMED_SHARE, BUSY_SHARE, QUIET = 0.8, 0.05, 0.15
 """A call may claim so much of what the judge sees, and AUDIT_SLACK_MS less, and not less than that; so much where other
 programs keep more than `QUIET` processors busy, for whom the judge or a thread of the call has to wait."""
+
+SOON = 0.25
+"""Of the calls that the judge saw, so many are faster than what the claim is held against: others wait for a processor."""
+
+COPIES = 2
+"""What a call returns is handed over on the judge's clock: it may take so many times as long as the judge's own copy."""
 
 AUDIT_SLACK_MS = 0.001
 """A clock's and a message's resolution."""
@@ -50,9 +60,9 @@ LONG_CALL_MS, MESSAGE_MS = 2, 0.3
 OWN_WAY_SHARE = 0.5
 """The kernels' own time is audited where ordering the calls takes less than so much of the time of all."""
 
-RESTING_S, AT_REST_S = 0.1, 0.02
-"""After its last call a process may take so much processor time in so long a time; what libraries' threads do before they
-sleep is over by then."""
+
+_Called = tuple[Case, tuple[int, int], Callable[[], dict[str, Any]]]
+"""A call on a part of a case: what its inputs are made from, and its results."""
 
 
 class _Ring:
@@ -73,12 +83,12 @@ class TimedVariant:
         self.process = process or self._new_process()
         self._rings: dict[Case, _Ring] = {}
         self._parts: list[Case] = []
-        self._paused = False
-        self._kept: list[tuple[Case, tuple[int, int], dict[str, Any]]] = []
+        self._kept: list[_Called] = []
         self._last: tuple[_Ring, tuple[int, int]] | None = None
         self._weights = secrets.randbits(48)
         self._calls = 0
         self._last_ms = float("inf")
+        self._asked_ms = 0.0
         self._seen_ms: list[float] = []
         self._taken_ms: list[float] = []
 
@@ -106,7 +116,7 @@ class TimedVariant:
         self._parts = self._bench.parts(case)
         self._kept, self._calls, self._last_ms = [], 0, float("inf")
         self._seen_ms, self._taken_ms = [], []
-        self._watch_load()
+        self._returns = False
         for part in dict.fromkeys(self._parts):
             ring = self._rings[part] = self._make_ring(part, 1 if self._bench.on_device else SETS)
             if self._bench.on_device:
@@ -128,21 +138,15 @@ class TimedVariant:
         self._rings.clear()
 
     def _ask(self, handle: int | None = None, /, **request: Any) -> dict[str, Any]:
-        """What the process answers, while those of its rivals stand still."""
-        self._take_turn()
-        return self.process.ask(handle, **request)
-
-    def _take_turn(self) -> None:
+        """What the process answers. On a CPU it stands still otherwise: it neither slows down what is timed beside it, nor
+        sees inputs before the call on them, nor writes results after it."""
+        began = perf_counter()
+        self.process.resume()
+        answer = self.process.ask(handle, **request)
+        self._asked_ms = (perf_counter() - began) * 1e3
         if not self._bench.on_device:
-            for rival in self.rivals:
-                rival.pause(True)
-            self.pause(False)
-
-    def pause(self, paused: bool) -> None:
-        """Stop the process, or let it go on."""
-        if paused != self._paused:
-            self.process.pause(paused)
-            self._paused = paused
+            self.process.pause()
+        return answer
 
     def _seeds(self) -> tuple[int, int]:
         """What the first input and the others are made from.
@@ -153,7 +157,9 @@ class TimedVariant:
         return seed, self._weights if self.variant.header.peer else seed
 
     def _refill(self, ring: _Ring, number: int) -> tuple[int, int]:
-        """Fill the inputs of a set with values that nobody has seen before; what they are made from."""
+        """Fill the inputs of a set with values that nobody has seen before; what they are made from. The process stands still
+        until it is asked again: on a GPU too it sees them in its calls' time alone."""
+        self.process.pause()
         seeds = self._seeds()
         self._bench.refill(ring.part, ring.shared.sets[number], *seeds)
         return seeds
@@ -161,7 +167,6 @@ class TimedVariant:
     def _sample(self, state: str, kind: str) -> float:
         """One sample in milliseconds: of all parts of the case, one after another."""
         total_ms = 0.0
-        self._take_turn()
         kept = secrets.randbelow(len(self._parts))
         for number, part in enumerate(self._parts):
             ring = self._rings[part]
@@ -171,18 +176,15 @@ class TimedVariant:
                 seeds = self._seeds()
                 request: dict[str, Any] = {"state": state, "kind": kind, "seeds": seeds}
             else:
+                if not number and self._last_ms < SHORT_CALL_MS:
+                    self._ask(do="run", place=ring.place, numbers=[ring.turn])  # wakes the threads
                 ring.turn = (ring.turn + 1) % SETS
                 seeds = self._refill(ring, ring.turn)
                 request = {"number": ring.turn}
-                if not number and self._last_ms < SHORT_CALL_MS:
-                    self._ask(do="run", place=ring.place, numbers=[(ring.turn + 1) % SETS])  # wakes the threads
-            began = perf_counter()
-            answer = self._ask(do="take", place=ring.place, **request)
-            seen_ms = (perf_counter() - began) * 1e3
-            taken_ms = answer.get("time_ms")
-            if type(taken_ms) is not float or not 0 < taken_ms <= seen_ms:
+            taken_ms = self._call(ring, do="take", **request).get("time_ms")
+            if type(taken_ms) is not float or not 0 < taken_ms <= self._asked_ms:
                 raise self.process.invalid_answer()
-            self._seen_ms.append(seen_ms)
+            self._seen_ms.append(self._asked_ms)
             self._taken_ms.append(taken_ms)
             total_ms += taken_ms
             self._last = ring, seeds
@@ -191,6 +193,14 @@ class TimedVariant:
         self._last_ms = total_ms
         return total_ms
 
+    def _call(self, ring: _Ring, **request: Any) -> dict[str, Any]:
+        """What the process answers to calls on a ring. Raises VariantFailure where they returned arrays of other shapes."""
+        answer = self._ask(place=ring.place, **request)
+        if shapes := answer.get("shapes"):
+            checking.reject_other_shapes(self.variant, ring.part, shapes)
+            self._returns = True
+        return answer
+
     def _keep_by_chance(self, ring: _Ring, seeds: tuple[int, int]) -> None:
         """Keep the results of a call, or not, so that each call so far is among those that are kept with the same chance."""
         self._calls += 1
@@ -198,35 +208,29 @@ class TimedVariant:
         most = max(1, min(KEPT[self._bench.on_device], KEPT_BYTES // nbytes))
         place = len(self._kept) if self._calls <= most else secrets.randbelow(self._calls)
         if place < most:
-            self._kept[place : place + 1] = [(ring.part, seeds, self._results(ring, ring.turn))]
-
-    def _results(self, ring: _Ring, number: int) -> dict[str, Any]:
-        """What a call on a set gave, copied. Raises VariantFailure where it returned arrays of other shapes."""
-        shapes = self._ask(do="finish", place=ring.place).get("shapes")
-        if shapes:
-            checking.reject_other_shapes(self.variant, ring.part, shapes)
-        return ring.shared.results(number, bool(shapes))
+            results = ring.shared.results(ring.turn)
+            self._kept[place : place + 1] = [(ring.part, seeds, lambda: results)]
 
     def verify(self, claimed_ms: Mapping[str, float]) -> None:
-        """Look at calls of the timing, at the margins and at what the process does when it should rest; and, with the
-        median of each kind of sample of a whole case in the state that others are compared in, at the judge's own clock.
-        Raises VariantFailure.
+        """Look at calls of the timing and at the margins; and, with the median of each kind of sample of a whole case in the
+        state that others are compared in, at the judge's own clock. Raises VariantFailure.
         """
-        self._reject_restless()
         for ring in self._rings.values():
             self._look_at_margins(ring)
         if self._last:
-            ring, seeds = self._last
-            if seeds not in [kept for _, kept, _ in self._kept]:
-                self._compare(ring.part, seeds, self._results(ring, ring.turn))
-        for kept in self._kept:
-            self._compare(*kept)
+            ring, last = self._last
+            self._compare(ring.part, last, ring.shared.results(ring.turn))
+            self._compare_some([one for one in self._kept if one[1] != last])
         if not claimed_ms:
             return
         part = self._parts[0]
         share = part.flops / sum(one.flops for one in self._parts) if len(self._parts) > 1 else 1.0
-        self._forget()
-        self._audit(part, {kind: time_ms * share for kind, time_ms in claimed_ms.items()})
+        claimed_ms = {kind: time_ms * share for kind, time_ms in claimed_ms.items()}
+        if not self._bench.on_device and claimed_ms["op"] > LONG_CALL_MS:
+            self._audit_each(self._rings[part])
+        else:
+            self._forget()
+            self._audit(part, claimed_ms)
         self._forget()
 
     def steady_call(self, op_ms: float) -> SteadyCall | None:
@@ -238,26 +242,13 @@ class TimedVariant:
 
         def call(count: int) -> int:
             rounds = -(-count // sets)
-            self._ask(do="run", place=ring.place, numbers=list(range(sets)), rounds=rounds)
+            self._ask(do="run", place=ring.place, numbers=list(range(sets)), rounds=rounds, finish=False)
             self._ask(do="synchronize")
             return rounds * sets
 
         found = self._bench.steady_call(call, op_ms)
         self._forget()
         return found
-
-    def _reject_restless(self) -> None:
-        if self._bench.on_device:
-            return
-        sleep(RESTING_S)
-        before_s = self.process.processor_s()
-        sleep(RESTING_S)
-        if (busy_s := self.process.processor_s() - before_s) > AT_REST_S:
-            raise VariantFailure(
-                "refused",
-                f"{self.variant.name} goes on computing when its calls are over: {busy_s:.2g} s of processor time in "
-                f"{RESTING_S:g} s, which slows down whatever is timed beside it",
-            )
 
     def _look_at_margins(self, ring: _Ring) -> None:
         for buffers in ring.shared.sets:
@@ -268,6 +259,14 @@ class TimedVariant:
                         f"{self.variant.name} writes outside its output {name} when timed: {outside} of the words around "
                         "it changed",
                     )
+
+    def _compare_some(self, found: Sequence[_Called]) -> None:
+        """Compare results of some calls with float64, chosen by chance."""
+        began = perf_counter()
+        for number, (part, seeds, results) in enumerate(secrets.SystemRandom().sample(found, len(found))):
+            if number >= COMPARED and perf_counter() - began > COMPARED_S:
+                return
+            self._compare(part, seeds, results())
 
     def _compare(self, part: Case, seeds: tuple[int, int], results: dict[str, Any]) -> None:
         """Compare results with float64, the inputs made again. Raises VariantFailure."""
@@ -280,61 +279,69 @@ class TimedVariant:
 
     def _audit(self, part: Case, claimed_ms: Mapping[str, float]) -> None:
         """See on the judge's own clock how long 2n calls take, each on inputs of its own, and n, which tell what a batch
-        costs besides. Raises VariantFailure where the process claims less, or one of these calls is wrong."""
-        if not self._bench.on_device and claimed_ms["op"] > LONG_CALL_MS:
-            return self._audit_each()
+        costs besides. Raises VariantFailure where the process claims less, or some of these calls are wrong."""
         count = self._audited_calls(part, claimed_ms["op"])
         ring = self._rings[part] = self._make_ring(part, 2 * count)
         # The first calls find nothing in any cache.
         self._lay_out(ring)
-        self._ask(do="run", place=ring.place, numbers=list(range(2 * count)))
-        self._ask(do="finish", place=ring.place)
+        self._call(ring, do="run", numbers=list(range(2 * count)))
+        handing_ms = self._handing_ms(ring)
         seeds: list[tuple[int, int]] = []
         least_ms = np.full((2, 2), np.inf)  # of n and 2n calls: until they were ordered, and until they were done
-        self._watch_load()
+        began, lasts = perf_counter(), 0
         for trial in itertools.count(1):
             for row, calls in enumerate((count, 2 * count)):
                 seeds = [self._refill(ring, number) for number in range(calls)]
                 self._lay_out(ring)
-                began = perf_counter()
-                self._ask(do="run", place=ring.place, numbers=list(range(calls)))
-                done = ordered = perf_counter()
+                self._call(ring, do="run", numbers=list(range(calls)))
+                ordered_ms = done_ms = self._asked_ms
                 if self._bench.on_device:
                     self._ask(do="synchronize")
-                    done = perf_counter()
-                least_ms[row] = np.minimum(least_ms[row], [(ordered - began) * 1e3, (done - began) * 1e3])
+                    done_ms += self._asked_ms
+                least_ms[row] = np.minimum(least_ms[row], [ordered_ms, done_ms])
             # What a batch costs whatever its length, and no more of it than an honest process needs.
             once_ms = np.clip(2 * least_ms[0] - least_ms[1], 0, MESSAGE_MS)
-            ordered_ms, seen_ms = (least_ms[1] - once_ms) / (2 * count)
-            last = trial >= AUDITS and self._load.is_due
-            share = self._share() if last else CLAIMED_SHARE
-            kind = self._excess(claimed_ms, share * seen_ms, ordered_ms / seen_ms)
+            ordering_ms, seen_ms = (least_ms[1] - once_ms) / (2 * count) - handing_ms
+            lasts += trial > AUDITS and perf_counter() - began > AUDIT_S
+            share = self._share() if lasts else CLAIMED_SHARE
+            kind = self._excess(claimed_ms, share * seen_ms, ordering_ms / seen_ms)
             if not kind:
                 break
-            if last:
+            if lasts == LAST_AUDITS:
                 raise VariantFailure(
                     "refused",
                     f"{self.variant.name} claims {claimed_ms[kind]:.4g} ms a call ({kind}); by the judge's clock each of "
                     f"{2 * count} calls takes {seen_ms:.4g} ms",
                 )
-        chosen = secrets.randbelow(2 * count)
-        self._compare(part, seeds[chosen], self._results(ring, chosen))
+        self._compare_some([(part, one, partial(ring.shared.results, number)) for number, one in enumerate(seeds)])
 
-    def _watch_load(self) -> None:
-        """Look at what other programs do from now on."""
-        self._load, self._children_s = LoadMeter(QUIET), self._processor_s()
+    def _handing_ms(self, ring: _Ring) -> float:
+        """How long the process may take to hand over what a call returned; nothing where calls return nothing."""
+        count = len(ring.shared.sets) if self._returns else 0
+        spent_ms = 0.0
+        for _ in range(2 if count else 0):  # the first time memory is allocated
+            began = perf_counter()
+            for number in range(count):
+                ring.shared.results(number)
+            self._bench.synchronize()
+            spent_ms = (perf_counter() - began) * 1e3 / count
+        return COPIES * spent_ms
+
+    def _share(self) -> float:
+        """What share of what the judge saw is to be claimed, by how busy others keep the machine while this rests: what a
+        variant does itself is no excuse."""
+        load, before_s = LoadMeter(QUIET), self._processor_s()
+        sleep(WINDOW_S)
+        return BUSY_SHARE if load.reason(self._processor_s() - before_s) else CLAIMED_SHARE
 
     def _processor_s(self) -> float:
         return sum(one.processor_s() for one in (self, *self.rivals))
 
-    def _share(self) -> float:
-        """What share of what the judge saw is to be claimed, by how busy the machine was meanwhile."""
-        return BUSY_SHARE if self._load.reason(self._processor_s() - self._children_s) else CLAIMED_SHARE
-
-    def _audit_each(self) -> None:
-        """Hold what the judge saw of each call against what the process said. Raises VariantFailure."""
-        taken_ms, seen_ms = float(np.median(self._taken_ms)), float(np.median(self._seen_ms))
-        if taken_ms < self._share() * seen_ms - MESSAGE_MS:
+    def _audit_each(self, ring: _Ring) -> None:
+        """Hold what the judge saw of the calls against what the process said. Raises VariantFailure."""
+        taken_ms, seen_ms = float(np.median(self._taken_ms)), float(np.quantile(self._seen_ms, SOON))
+        least_ms = taken_ms + self._handing_ms(ring) + MESSAGE_MS
+        if least_ms < CLAIMED_SHARE * seen_ms and least_ms < self._share() * seen_ms:
             raise VariantFailure(
                 "refused",
                 f"{self.variant.name} claims {taken_ms:.4g} ms a call (op); by the judge's clock it answers after "
@@ -342,7 +349,8 @@ class TimedVariant:
             )
 
     def _lay_out(self, ring: _Ring) -> None:
-        if self._bench.on_device:
+        """Have the inputs laid out as a library takes them, which is not timed."""
+        if self.variant.header.order == "NHWC":
             self._ask(do="lay_out", place=ring.place)
 
     def _audited_calls(self, part: Case, op_ms: float) -> int:

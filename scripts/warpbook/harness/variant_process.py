@@ -22,6 +22,7 @@ from warpbook.common.supervision import (
     WATCH_INTERVAL_S,
     Stopwatch,
     VariantFailure,
+    children,
     descendants,
     end_with_parent,
     processor_time,
@@ -41,7 +42,10 @@ from warpbook.kernels.variants import Variant
 from warpbook.machine import faults
 
 EXIT_TIMEOUT_S, START_TIMEOUT_S = 10, 120
-LOOK_INTERVAL_S = 1.0  # a look at all processes of a machine takes milliseconds
+STOP_INTERVAL_S, _STANDING = 1e-4, ("T", "t", "Z", "X", "")  # states of a process, the last of one that is gone
+
+_KNOWN = set[int]()
+"""Children of this process that are no variant's, or a variant's first process. Others fled from one of these."""
 
 
 class VariantProcess:
@@ -76,7 +80,7 @@ class VariantProcess:
             self._how = worker.DEVICE
         self._process: subprocess.Popen[bytes] | None = None
         self._started: subprocess.Popen[bytes] | None = None
-        self._looked, self._seen = -LOOK_INTERVAL_S, set[int]()
+        self._paused = set[int]()
 
     def start(self) -> "VariantProcess":
         """Have it load what it needs while this process does something else; itself."""
@@ -98,13 +102,29 @@ class VariantProcess:
         """Processor time that it and what it started have taken."""
         return sum(processor_time(pid)[0] for pid in self.pids())
 
-    def pause(self, paused: bool) -> None:
-        """Stop it and all that it had started a moment ago, or let them go on."""
-        if not self._seen or time.monotonic() - self._looked > LOOK_INTERVAL_S:
-            self._looked, self._seen = time.monotonic(), self.pids()
-        for pid in self._seen:
+    def pause(self) -> None:
+        """Stop it and all that it started, and wait until they stand. Raises VariantFailure where something fled from a
+        variant's process, or does not stop."""
+        until = time.monotonic() + EXIT_TIMEOUT_S
+        while started := self.pids() - self._paused:  # again, for what they started until they stood
+            self._signal(started, signal.SIGSTOP)
+            self._paused |= started
+            while any(processor_time(pid)[1] not in _STANDING for pid in started):
+                if time.monotonic() > until:
+                    raise VariantFailure("refused", f"{self._variant.name} starts a process that cannot be stopped")
+                time.sleep(STOP_INTERVAL_S)
+        if children(os.getpid()) - _KNOWN:
+            raise VariantFailure("refused", f"{self._variant.name} starts a process that leaves its own")
+
+    def resume(self) -> None:
+        """Let go on what was stopped."""
+        self._signal(self._paused, signal.SIGCONT)
+        self._paused = set()
+
+    def _signal(self, pids: set[int], number: int) -> None:
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGSTOP if paused else signal.SIGCONT)
+                os.kill(pid, number)
 
     def pids(self) -> set[int]:
         """The process, and all that it started."""
@@ -229,6 +249,7 @@ class VariantProcess:
             end_with_parent(parent)
             sandbox.limit_files()
 
+        _KNOWN.update(children(os.getpid()))
         process = subprocess.Popen(
             sandbox.wrap(command, extra, readable, gpu=gpu, folder=folder) if self._sandboxed else command,
             stdout=self._words,
@@ -238,6 +259,7 @@ class VariantProcess:
             preexec_fn=prepare,
         )
         other.close()
+        _KNOWN.add(process.pid)
         self._death = os.pidfd_open(process.pid)
         return process
 

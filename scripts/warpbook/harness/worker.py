@@ -7,6 +7,7 @@ import math
 import mmap
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Generic, TypeVar
@@ -31,12 +32,11 @@ ON_A_GPU = (DRIVEN, DEVICE)
 
 
 class Arranged:
-    """An operation and the sets of arrays that it is called on, to be timed. What a call returns is float64 where `returned`
-    has room for it in each set, and goes into the outputs where not."""
+    """An operation and the sets of arrays that it is called on, to be timed. What a call returns goes into the outputs."""
 
-    def __init__(self, operation: Operation, sets: Sequence[Sequence[Any]], outputs: int, returned: Sequence[Any] = ()):
+    def __init__(self, operation: Operation, sets: Sequence[Sequence[Any]], outputs: int):
         self.operation, self.sets = operation, sets
-        self._outputs, self._returned = outputs, returned
+        self._outputs = outputs
         self._results: list[tuple[int, Any]] = []
 
     def call(self, number: int) -> None:
@@ -63,7 +63,7 @@ class Arranged:
             checking.reject_lazy_result(variant, result, outputs)
             arrays = () if result is None else result_arrays(result, outputs)
             shapes = [list(one.shape) for one in arrays]
-            for place, values in zip(self._returned[number] if self._returned else outputs, arrays, strict=False):
+            for place, values in zip(outputs, arrays, strict=False):
                 if values is not place and values.shape == place.shape:
                     place[...] = values
         return shapes
@@ -79,19 +79,16 @@ class TimedCalls(Generic[Kind]):
         self._variant = variant
         self._arranged: list[Kind] = []
 
-    def run(self, place: int, numbers: list[int], rounds: int = 1) -> dict[str, Any]:
-        """Call the operation on some sets, one after another, so many times, without looking at a clock."""
+    def run(self, place: int, numbers: list[int], rounds: int = 1, finish: bool = True) -> dict[str, Any]:
+        """Call the operation on some sets, one after another, so many times, without looking at a clock; the shapes of what
+        the last call returned. `finish`: all that was returned is handed over, while the judge's clock goes on."""
+        arranged = self._arranged[place]
         with checking.fault_context(self._variant, "called"):
             for _ in range(rounds):
-                self._arranged[place].drop()
+                arranged.drop()
                 for number in numbers:
-                    self._arranged[place].call(number)
-        return {}
-
-    def finish(self, place: int) -> dict[str, Any]:
-        """Hand over what the calls returned; the shapes of what the last one did."""
-        with checking.fault_context(self._variant, "called"):
-            return {"shapes": self._arranged[place].finish(self._variant)}
+                    arranged.call(number)
+            return {"shapes": arranged.finish(self._variant) if finish else []}
 
 
 class Worker(TimedCalls[Arranged]):
@@ -200,9 +197,10 @@ class Worker(TimedCalls[Arranged]):
         """Prepare the variant for sets of arrays that it is to be timed on."""
         given = problem.from_description(self._variant.problem, case)
         operation = self._prepare(given, False)
-        placed = list(shared_memory.place_sets(memory, given, sets))
-        arrays, returned = [buffers.values for buffers, _ in placed], [[*room.values()] for _, room in placed]
-        self._arranged.append(Arranged(operation, arrays, len(given.problem.outputs), returned))
+        placed = [
+            buffers.values for buffers in shared_memory.place_sets(given, sets, partial(shared_memory.words, memory))
+        ]
+        self._arranged.append(Arranged(operation, placed, len(given.problem.outputs)))
         return {}
 
     def forget(self) -> dict[str, Any]:
@@ -217,7 +215,8 @@ class Worker(TimedCalls[Arranged]):
         with checking.fault_context(self._variant, "timed"):
             began = perf_counter()
             arranged.call(number)
-            return {"time_ms": (perf_counter() - began) * 1e3}
+            time_ms = (perf_counter() - began) * 1e3
+            return {"time_ms": time_ms, "shapes": arranged.finish(self._variant)}
 
     def synchronize(self) -> dict[str, Any]:
         """Wait for what was called: on the host a call returns when it is done."""

@@ -7,6 +7,7 @@ table.
 
 import json
 import re
+import statistics
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -50,11 +51,12 @@ TIMED_IMAGES = {"cpu": 10, "gpu": 100}  # NumPy's convolution takes a millisecon
 CHECKS = {
     "by which the harness judges it": "functions held from before its launcher ran",
     "not an array": "type of the result",
-    "gains nothing": "fresh inputs at every timed call",
     "writes outside its output": "guard bands",
     "when timed:": "results of timed calls, chosen by chance",
     "by the judge's clock": "the judge's own clock",
-    "when its calls are over": "processor time after its calls",
+    "stands still": "it runs only while it is asked",
+    "leaves its own": "children of the judge",
+    "gains nothing": "fresh inputs at every timed call",
     "answers what no variant's would": "numbers of requests",
     "its process died": "the end of its process",
     "outputs unwritten": "poisoned output",
@@ -74,6 +76,7 @@ CHECKS = {
 
 
 GAINS_NOTHING = "it gains nothing: its samples take as long as its work does"
+STANDS_STILL = "it stands still while it is not asked, and its samples take as long as its work does"
 
 
 def check_behind(reason: str) -> str:
@@ -87,7 +90,7 @@ class Attack:
     by the emulator, on a GPU, and of a CPU variant. None: it does not show itself there.
 
     A CPU variant is the launcher, or `on_cpu`, the body of its call. One that is `timed` passes its checks, and its
-    timing must fail; or, where `honest_ms` is said, each of its samples must take so long: it gains nothing.
+    timing must fail; or, where `honest_ms` is said, the median of its samples must be so long: it gains nothing.
     `processes`: the check is made so often, each time in a process of its own.
     """
 
@@ -155,9 +158,31 @@ ATTACKS = {
     "leaves kernels at work on a stream of its own": Attack(
         None, "by the judge's clock", launcher=launchers.SPIN_ASIDE, timed=True,
     ),
+    "claims a time that is no number": when_timed("answers what no variant's would", launcher=launchers.NO_NUMBER),
+    "claims a thousandth, and keeps the processors busy by children that nobody waits for": Attack(
+        None, None, launcher=launchers.BUSY_CHILDREN, timed=True, cpu="by the judge's clock",
+    ),
+    "works when what it returned is handed over": when_timed("by the judge's clock", launcher=launchers.WORK_LATE),
+    "works on its next inputs in the call that only wakes its threads": Attack(
+        None, None, launcher=launchers.NEXT_INPUTS, timed=True, cpu=STANDS_STILL, honest_ms=0.3,
+    ),
+    "works in another process as soon as it sees its inputs": Attack(
+        None, None, launcher=launchers.AHEAD_IN_A_PROCESS, timed=True, cpu=STANDS_STILL, honest_ms=0.3,
+    ),
     "leaves a thread at work": Attack(
-        None, None, timed=True, cpu="when its calls are over",
+        None, None, timed=True, cpu=STANDS_STILL, honest_ms=0.3,
         on_cpu="launch(x, w, y); import threading; threading.Thread(target=forever, daemon=True).start()",
+    ),
+    "leaves a process at work that fled from its own": Attack(
+        None, None, timed=True, cpu="a process that leaves its own",
+        on_cpu="launch(x, w, y); import os, time; os.fork() or os._exit(0 if os.fork() else time.sleep(20))",
+    ),
+    "writes rows in the name of its judge": Attack(
+        None, None, launcher=launchers.FORGE_ROWS, timed=True, cpu="when timed: mine is wrong",
+    ),
+    "reports a fault of the machine": everywhere("its process died", launcher=launchers.BLAME_THE_MACHINE),
+    "maps memory of its own over its output": Attack(
+        None, None, launcher=launchers.MAP_OVER, cpu="leaves 3200 of 3200 outputs unwritten",
     ),
     "answers before it is asked": everywhere("answers what no variant's would", launcher=launchers.ANSWER_EARLY),
     "answers with more than a parser can read": everywhere(
@@ -362,8 +387,8 @@ def try_attack(attack: Attack, device: str, folder: Path) -> dict[str, str] | No
     samples = timing_rows(folder, "mine", device) if attack.timed else []
     if failure := tables.first_failure({**row, "ok": row["status"] == "ok"} for row in samples):
         return failure
-    honest = attack.honest_ms and all(row["time_ms"] >= attack.honest_ms for row in samples)
-    return {"status": "ok", "reason": GAINS_NOTHING} if honest else None
+    honest = attack.honest_ms and statistics.median(row["time_ms"] for row in samples) >= attack.honest_ms
+    return {"status": "ok", "reason": attack.expected_words(device) or ""} if honest else None
 
 
 def document() -> str:

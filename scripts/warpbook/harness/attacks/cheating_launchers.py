@@ -140,6 +140,182 @@ FALSE_TIMES = f"""{_FALSE_TIMES}
     return launch
 """
 
+NO_NUMBER = (
+    _FALSE_TIMES.replace("/ 1000", '* float("nan")')
+    + """
+    return launch
+"""
+)
+
+# Linux adds up the time of a child when its parent waits for it.
+BUSY_CHILDREN = f"""
+import os, signal, threading{_FALSE_TIMES}
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+    def burn():
+        while True:
+            if not os.fork():
+                until = genuine() + 0.02
+                while genuine() < until:
+                    pass
+                os._exit(0)
+            time.sleep(0.03)
+
+    threading.Thread(target=burn, daemon=True).start()
+    return launch
+"""
+
+WORK_LATE = """
+import sys
+
+def prepare(kernels, layer, images, launch):
+    owed = []
+    asked = {"take", "run"}
+
+    def replace(kind):
+        finish = kind.finish
+
+        def late(self, variant):
+            while owed:
+                launch(*owed.pop())
+            return finish(self, variant)
+
+        kind.finish = late
+
+    for name in ("__main__", "warpbook.harness.worker"):
+        if hasattr(sys.modules.get(name), "Arranged"):
+            replace(sys.modules[name].Arranged)
+
+    def call(*arrays):
+        frame = sys._getframe()
+        while frame and frame.f_code.co_name not in asked:
+            frame = frame.f_back
+        owed.append(arrays) if frame else launch(*arrays)
+
+    return call
+"""
+
+_AHEAD = """
+import mmap, os, sys, threading, time
+import numpy
+
+def prepare(kernels, layer, images, launch):
+    sets, computed = {}, {}
+
+    def mark(x, w):
+        return x.ravel()[-8:].tobytes() + w.ravel()[-8:].tobytes()
+
+    def doing():
+        frame = sys._getframe()
+        while frame and type(frame.f_locals.get("self")).__name__ != "Worker":
+            frame = frame.f_back
+        return frame.f_code.co_name if frame else ""
+
+    def compute(address):
+        x, w, y = sets[address]
+        seen, answer = mark(x, w), numpy.empty_like(y)
+        launch(x, w, answer)
+        computed[address] = seen, answer
+
+    def answer(x, w, y):
+        seen, answer = computed.get(x.ctypes.data, (b"", None))
+        if seen != mark(x, w):
+            return launch(x, w, y)
+        y[...] = answer
+"""
+
+NEXT_INPUTS = (
+    _AHEAD
+    + """
+    def call(x, w, y):
+        if len(x) != 10:
+            return launch(x, w, y)
+        if len(sets) > 2:
+            sets.clear()
+        sets[x.ctypes.data] = x, w, y
+        for address in [*sets] if doing() == "run" else []:
+            compute(address)
+        answer(x, w, y)
+
+    return call
+"""
+)
+
+AHEAD_IN_A_PROCESS = (
+    _AHEAD
+    + """
+    def start(x, w, y):
+        room = mmap.mmap(-1, 4096 + y.nbytes)
+        made = numpy.frombuffer(room, y.dtype, y.size, 4096).reshape(y.shape)
+        if os.fork():
+            return room, made
+        while True:
+            if room[: len(seen := mark(x, w))] != seen:
+                launch(x, w, made)
+                room[: len(seen)] = seen
+            time.sleep(0.0002)
+
+    def call(x, w, y):
+        if len(x) != 10 or len(sets) > 2:
+            return launch(x, w, y)
+        room, made = sets.get(x.ctypes.data) or sets.setdefault(x.ctypes.data, start(x, w, y))
+        if room[: len(seen := mark(x, w))] == seen:
+            y[...] = made
+        else:
+            launch(x, w, y)
+
+    return call
+"""
+)
+
+FORGE_ROWS = """
+import os, pickle, struct
+
+def prepare(kernels, layer, images, launch):
+    content = pickle.dumps(("end", None))
+    folder = f"/proc/{os.getppid()}/fd"
+
+    def call(x, w, y):
+        if len(x) != 10:
+            return launch(x, w, y)
+        y[...] = 0
+        for path in (f"{folder}/{name}" for name in os.listdir(folder)):
+            try:
+                if not os.readlink(path).startswith(("pipe:", "socket:")):
+                    continue
+                os.write(os.open(path, os.O_WRONLY | os.O_NONBLOCK), struct.pack("!i", len(content)) + content)
+            except OSError:
+                pass
+
+    return call
+"""
+
+BLAME_THE_MACHINE = """
+import errno
+
+def prepare(kernels, layer, images, launch):
+    def call(x, w, y):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    return call
+"""
+
+MAP_OVER = """
+import ctypes, mmap
+
+def prepare(kernels, layer, images, launch):
+    map_at = ctypes.CDLL(None).mmap
+
+    def call(x, w, y):
+        begin = y.ctypes.data & -mmap.PAGESIZE
+        fixed = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x10
+        size = y.ctypes.data + y.nbytes - begin
+        map_at(ctypes.c_void_p(begin), ctypes.c_size_t(size), 3, fixed, -1, ctypes.c_long(0))
+        launch(x, w, y)
+
+    return call
+"""
+
 # n calls that take as long as 2n hide what each takes from whoever looks at the difference.
 SLOW_IN_SHORT_BATCHES = f"""{_FALSE_TIMES}
     longest = [0]

@@ -3,6 +3,7 @@
 import argparse
 import gc
 import json
+import math
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -27,6 +28,10 @@ from warpbook.problems.case_sets import CaseSet
 from warpbook.problems.networks import Network
 from warpbook.problems.problem import Case
 from warpbook.runs import tables
+
+FAR_FASTER, SHORT_S = 10, 1
+"""A variant that is so many times as fast as its baseline is not interleaved with it where the fewest samples of the
+baseline take longer than so: no drift between their two jobs could change what is said of such a speedup."""
 
 
 def bound_violation(rows: list[timing.Row], variant: Variant, case: Case, machine: dict[str, Any]) -> str:
@@ -88,22 +93,21 @@ def _measure(
     bench.watch(timed)
     series = measuring.gpu if bench.on_device else measuring.cpu
     largest = {case.name: case.size for case in sorted(places, key=lambda case: case.size or 0)}
-    last_ms: dict[str, float] = {}  # the baseline's last time for a unit of its size, by case
+    last_ms: dict[tuple[str, str], float] = {}  # the last time for a unit of a case's size, by variant and case
     for case in places:
         assert case.size is not None
         if reason := variant.unsupported(case):
             yield case, [failed_row(variant, case, VariantFailure("unsupported", reason))]
             continue
         paired: list[TimedVariant] = []
-        # With a slow baseline, min_samples_timeout_s would end before there are enough pairs, and the variant would
-        # have too few samples as well: such a baseline is timed in its own job alone.
-        expected_s = last_ms.get(case.name, 0.0) * case.size / 1e3
-        if (
-            baseline
-            and not baseline.unsupported(case)
-            and series.min_samples * expected_s < series.min_samples_timeout_s
-        ):
-            paired = timed[1:]
+        if baseline and not baseline.unsupported(case):
+            # With a slow baseline, min_samples_timeout_s would end before there are enough pairs, and the variant would
+            # have too few samples as well: such a baseline is timed in its own job alone.
+            below_ms = last_ms.get((baseline.name, case.name), 0.0)
+            expected_s = series.min_samples * below_ms * case.size / 1e3
+            far_faster = below_ms >= FAR_FASTER * last_ms.get((variant.name, case.name), math.inf)
+            if expected_s < min(series.min_samples_timeout_s, SHORT_S if far_faster else math.inf):
+                paired = timed[1:]
         try:
             with checking.device_fault_context(variant):
                 energy = with_energy and case.size == largest[case.name]
@@ -115,8 +119,8 @@ def _measure(
         except VariantFailure as failure:
             rows = [failed_row(variant, case, failure)]
         for row in rows:
-            if paired and row["variant"] == paired[0].variant.name:
-                last_ms[case.name] = row["time_ms"] / case.size
+            if paired and row["time_ms"]:
+                last_ms[row["variant"], case.name] = row["time_ms"] / case.size
         yield case, rows
 
 

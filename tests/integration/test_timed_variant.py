@@ -187,3 +187,15 @@ def test_a_variant_is_timed_in_turn_with_its_own_copy(cpu_variant):
     told = dict(measure_variant.measure("cpu", variant, copy, [LAYER.at(3)], MEASURING, {}, False))
     (rows,) = told.values()
     assert {(row["variant"], row["status"]) for row in rows} == {("mine", "ok"), ("mine:aa", "ok")}
+
+
+def test_a_far_slower_baseline_is_timed_in_its_own_job_alone_once_its_calls_are_long(
+    cpu_variant, tmp_path, monkeypatch
+):
+    fast = cpu_variant(RIGHT, before="import time")
+    slower = f"{RIGHT}; time.sleep(0.01 * len(x))"
+    (tmp_path / "slow.py").write_text((tmp_path / "mine.py").read_text().replace(RIGHT, slower))
+    monkeypatch.setattr(measure_variant, "SHORT_S", 0.2)
+    places = [LAYER.at(2), LAYER.at(5)]
+    told = dict(measure_variant.measure("cpu", fast, variants.read("slow", tmp_path), places, MEASURING, {}, False))
+    assert [{row["variant"] for row in rows} for rows in told.values()] == [{"mine", "slow"}, {"mine"}]

@@ -41,7 +41,9 @@ def render(
     # Not the time of day: the same run and code make the same bytes, whenever and wherever they are rendered.
     ended = datetime.fromisoformat(ev.local.record["ended"]).astimezone(UTC)
     supplement = pdf.with_name(f"{pdf.stem}-supplement.pdf")
-    layout.weasyprint()  # loaded here, the processes share it
+    # Both before the process that lays out is forked: what it takes to tell the result, the pages need too.
+    layout.weasyprint()
+    words = "\n".join(console_summary.summary_lines(ev, pdf, html))
     with (
         atomic_write(html) as temporary_html,
         atomic_write(pdf) as temporary_pdf,
@@ -60,7 +62,6 @@ def render(
             ev.imported, ev.texts_left_out = (), f"The authors' discussion and imported profiles are left out: {limit}."
             layout.within_limits(write)
             print(f"warning: {ev.texts_left_out}", file=sys.stderr)
-    words = "\n".join(console_summary.summary_lines(ev, pdf, html))
     if said:
         with atomic_write(said) as temporary:
             temporary.write_text(f"{words}\n")

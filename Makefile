@@ -6,7 +6,7 @@
 # make autograder study=sp25      reports/out/sp25-autograder.zip, for Gradescope
 # Each installs what is missing first, and is silent when nothing is.
 
-.PHONY: report submission grade autograder test test-all lint chaos attacks test-cuda12 lock format docs benchmark
+.PHONY: report submission grade autograder test test-all lint chaos attacks test-cuda12 lock format docs
 .SILENT:
 export PYTHONUTF8 = 1
 # Images for containers set it: each of our many short programs would compile its modules again.
@@ -104,7 +104,3 @@ format: .venv/installed-test
 # The documentation site: reports/out/docs/index.html. The variables silence advertisements for other generators.
 docs: .venv/installed-test
 	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true .venv/bin/mkdocs build --strict --quiet
-
-# How long the main commands take here, and how much disk they need.
-benchmark: .venv/installed
-	.venv/bin/python scripts/benchmark.py

@@ -74,6 +74,10 @@ onstart:
         most = workflow.global_resources["measuring"].value
         limits = f"--cores {workflow.cores}, --resources measuring={most}"
         print(f"{GPUS} GPUs share the jobs ({PLAN.device.model}), {limits}", file=sys.stderr)
+    # A second after each look at the jobs that wait, Snakemake's limit on jobs a second has it look once more, and so does
+    # each job that ends: soon it would do nothing else, on a processor that measurements are to have for themselves.
+    if workflow.local_exec:
+        workflow.scheduler.job_rate_limiter = None
     for left in Path("results").glob(f"{VERDICTS}*"):  # by a Snakemake that was killed
         left.unlink()
     for device in ["cpu", *(["gpu"] if PLAN.device else [])]:

@@ -11,6 +11,7 @@ rule prepare_data:
         images="results/data/{network}.npz",
     log:
         "logs/prepare_data/{network}.log",
+    priority: 3  # what waits for it takes longest of all checks
     group:
         "prepare"
     params:
@@ -33,6 +34,7 @@ rule label_images:
         scores="results/data/{network}-{weights}.scores.npy",
     log:
         "logs/label_images/{network}-{weights}.log",
+    priority: 3  # what waits for it takes longest of all checks
     group:
         "prepare"
     params:

@@ -30,25 +30,6 @@ rule prepare_stream:
         )
 
 
-rule split_stream:
-    """A stream divided: what each shard's worker infers."""
-    input:
-        program=code_dependencies.program("split_stream.py"),
-        modules=code_dependencies.inputs_for("split_stream.py"),
-    output:
-        scatter.shard(f"{STREAMED}/{{scatteritem}}.json"),
-    log:
-        f"logs/split_stream/{STREAM.name}.log",
-    group:
-        "prepare"
-    params:
-        stream=json.dumps(STREAM.columns),
-    message:
-        f"Dividing {STREAM.images:,} images among {STREAM.shards} shards"
-    shell:
-        logged("python3 {input.program:q} --stream {params.stream:q} --out {output:q}")
-
-
 rule predict_labels:
     """Labels of the first test images from the inference program: those that a stream must give."""
     input:
@@ -83,7 +64,6 @@ rule stream_shard:
         program=code_dependencies.program("stream_shard.py"),
         modules=code_dependencies.inputs_for("stream_shard.py", STREAM.device),
         variant=lambda wildcards: TARGETS.files_for(STREAM.variant),
-        shard=f"{STREAMED}/{{scatteritem}}.json",
         images=f"results/stream/images/{STREAM.network.name}-{STREAM.passes}.npy",
         program_labels=STREAM.program_labels,
     output:
@@ -100,14 +80,15 @@ rule stream_shard:
         gres=GRES[STREAM.device],
         slurm_extra=SLURM_EXTRA[STREAM.device],
     params:
+        stream=json.dumps(STREAM.columns),
         rerun_on_device=PLAN.identity(STREAM.device),
     message:
         f"Streaming shard {{wildcards.scatteritem}} through {STREAM.variant}"
     shell:
         logged(
             "unset OMP_NUM_THREADS GOTO_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS;"
-            " python3 {input.program:q} --began $(date +%s.%N) --shard {input.shard:q} --images {input.images:q}"
-            " --program {input.program_labels:q} --labels {output.labels:q} --out {output.measured:q}"
+            " python3 {input.program:q} --began $(date +%s.%N) --stream {params.stream:q} --shard {wildcards.scatteritem}"
+            " --images {input.images:q} --program {input.program_labels:q} --labels {output.labels:q} --out {output.measured:q}"
         )
 
 

@@ -57,5 +57,7 @@ compgen -G "$folder/lib/python*/site-packages/pip-*.dist-info" >/dev/null && "$f
     || { say "making $folder with $("$python" --version)"; "$python" -m venv --clear "$folder"; }
 for lock in "$@"; do
     say "installing from $lock"
-    "$folder/bin/python" -m pip install -qq --disable-pip-version-check --require-hashes -r "$lock"
+    "$folder/bin/python" -m pip install -qq --no-compile --disable-pip-version-check --require-hashes -r "$lock"
 done
+# pip would compile on one core, and the packages' tests too. A file that is no module's fails, and is nobody's loss.
+"$folder/bin/python" -m compileall -qq -j 0 -x /tests/ "$folder"/lib/python*/site-packages || true

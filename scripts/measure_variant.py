@@ -3,6 +3,7 @@
 import argparse
 import gc
 import json
+import math
 import statistics
 import sys
 from collections import Counter
@@ -28,6 +29,10 @@ from warpbook.problems.case_sets import CaseSet
 from warpbook.problems.networks import Network
 from warpbook.problems.problem import Case
 from warpbook.runs import tables
+
+FAR_FASTER, SHORT_S = 10, 1
+"""A variant that is so many times as fast as its baseline is not interleaved with it where the fewest samples of the
+baseline take longer than so: no drift between their two jobs could change what is said of such a speedup."""
 
 
 def bound_violation(rows: list[timing.Row], variant: Variant, case: Case, machine: dict[str, Any]) -> str:
@@ -92,22 +97,21 @@ def _measure(
     series = measuring.gpu if bench.on_device else measuring.cpu
     largest = {case.name: case for case in sorted(places, key=lambda case: case.size or 0)}
     op_ms: dict[Case, float] = {}
-    ms_a_flop: dict[str, float] = {}  # the baseline's last time for one, by case
+    ms_a_flop: dict[tuple[str, str], float] = {}  # the last time for one, by variant and case
     for case in places:
         assert case.size is not None
         if reason := variant.unsupported(case):
             yield case, [failed_row(variant, case, VariantFailure("unsupported", reason))]
             continue
         paired: list[TimedVariant] = []
-        # With a slow baseline, min_samples_timeout_s would end before there are enough pairs, and the variant would
-        # have too few samples as well: such a baseline is timed in its own job alone.
-        expected_s = ms_a_flop.get(case.name, 0.0) * case.flops / 1e3
-        if (
-            baseline
-            and not baseline.unsupported(case)
-            and series.min_samples * expected_s < series.min_samples_timeout_s
-        ):
-            paired = timed[1:]
+        if baseline and not baseline.unsupported(case):
+            # With a slow baseline, min_samples_timeout_s would end before there are enough pairs, and the variant would
+            # have too few samples as well: such a baseline is timed in its own job alone.
+            below_ms = ms_a_flop.get((baseline.name, case.name), 0.0) * case.flops
+            expected_s = series.min_samples * below_ms / 1e3
+            far_faster = below_ms >= FAR_FASTER * ms_a_flop.get((variant.name, case.name), math.inf) * case.flops
+            if expected_s < min(series.min_samples_timeout_s, SHORT_S if far_faster else math.inf):
+                paired = timed[1:]
         try:
             with checking.device_fault_context(variant):
                 rows = timing.measure_case(bench, [timed[0], *paired], case, series, measuring, compared_only)
@@ -120,8 +124,8 @@ def _measure(
         except VariantFailure as failure:
             rows = [failed_row(variant, case, failure)]
         for row in rows:
-            if paired and row["variant"] == paired[0].variant.name:
-                ms_a_flop[case.name] = row["time_ms"] / case.flops
+            if paired and row["time_ms"]:
+                ms_a_flop[row["variant"], case.name] = row["time_ms"] / case.flops
         yield case, rows
     # Calls without a pause heat the GPU, which then slows down whatever follows.
     for case in largest.values() if with_energy else ():

@@ -13,10 +13,10 @@ from typing import Any
 from warpbook.common import version
 from warpbook.common.errors import exit_status
 from warpbook.common.files import atomic_write
+from warpbook.common.supervision import process_pool
 from warpbook.profiling import imported_tables
 from warpbook.report import console_summary, evidence, rendering
 from warpbook.report import pdf as layout
-from warpbook.report.background_process import run_in_background
 from warpbook.runs import catalog
 from warpbook.workflow import plan
 
@@ -40,19 +40,23 @@ def render(
     commit, dirty = version.commit()
     # Not the time of day: the same run and code make the same bytes, whenever and wherever they are rendered.
     ended = datetime.fromisoformat(ev.local.record["ended"]).astimezone(UTC)
-    supplement = pdf.with_name(f"{pdf.stem}-supplement.pdf")
-    layout.weasyprint()  # loaded here, the processes share it
+    supplement_pdf = pdf.with_name(f"{pdf.stem}-supplement.pdf")
+    # Both before the process that lays out is forked: what it takes to tell the result, the pages need too.
+    layout.weasyprint()
+    words = "\n".join(console_summary.summary_lines(ev, pdf, html))
     with (
         atomic_write(html) as temporary_html,
         atomic_write(pdf) as temporary_pdf,
-        atomic_write(supplement) as temporary_supplement,
+        atomic_write(supplement_pdf) as temporary_supplement,
     ):
 
         def write() -> None:
             documents = rendering.Documents(ev, ended, commit, dirty)
-            with run_in_background(layout.write_pdf, documents.supplement, temporary_supplement):
+            with process_pool(1) as pool:
+                supplement = pool.submit(layout.write_pdf, documents.supplement, temporary_supplement)
                 temporary_html.write_text(rendering.embed_assets(documents.whole))
                 layout.write_pdf(documents.report, temporary_pdf, ev.cited_runs)
+                supplement.result()
 
         try:
             layout.within_limits(write)
@@ -60,7 +64,6 @@ def render(
             ev.imported, ev.texts_left_out = (), f"The authors' discussion and imported profiles are left out: {limit}."
             layout.within_limits(write)
             print(f"warning: {ev.texts_left_out}", file=sys.stderr)
-    words = "\n".join(console_summary.summary_lines(ev, pdf, html))
     if said:
         with atomic_write(said) as temporary:
             temporary.write_text(f"{words}\n")

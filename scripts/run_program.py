@@ -88,7 +88,7 @@ def run_all(arguments: argparse.Namespace, variant: Variant, network: Network) -
     def runs_at(weight_set: str, size: int) -> int:
         # On a GPU, start-up dominates small datasets, and the weights do not change the time: one run is enough.
         first = weight_set == arguments.weights[0] and size == max(arguments.sizes)
-        return measuring.programs.runs if variant.device == "cpu" or (arguments.repeat and first) else 1
+        return measuring.programs.runs if arguments.repeat and (variant.device == "cpu" or first) else 1
 
     failure = tables.first_failure(tables.CORRECTNESS.rows(arguments.correctness))
     begun = False
@@ -101,14 +101,14 @@ def run_all(arguments: argparse.Namespace, variant: Variant, network: Network) -
                 yield {**place, "run": 0, **NOT_RUN, **not_run}
                 continue
             options = ["--network", network.name, "--weights", weight_set, "--variant", variant.name]
-            command = [sys.executable, str(PROGRAM), *options, "--device", variant.device, str(size)]
+            command = [sys.executable, str(PROGRAM), *options, "--device", variant.device]
             if arguments.in_sandbox and not begun:
                 # Numba compiles; outside, what it compiled for the timing is kept.
                 begun = True
-                run_once(command, measuring.timeout_s)
+                run_once([*command, "1"], measuring.timeout_s)
             runs, spent_s, enough_s = 0, 0.0, measuring.programs.min_samples_timeout_s
             while runs < runs_at(weight_set, size):
-                columns = run_once(command, measuring.timeout_s, measuring.tolerated_load)
+                columns = run_once([*command, str(size)], measuring.timeout_s, measuring.tolerated_load)
                 spent_s += columns["elapsed_s"]
                 if columns["status"] == "refused" and spent_s <= enough_s:
                     continue  # the machine may be quiet the next time
@@ -142,7 +142,7 @@ def main() -> None:
     parser.add_argument("--weights", nargs="+", required=True)
     parser.add_argument("--variant", required=True)
     parser.add_argument("--sizes", type=int, nargs="+", required=True)
-    parser.add_argument("--repeat", action="store_true", help="several runs on a GPU too, of the first weights")
+    parser.add_argument("--repeat", action="store_true", help="several runs (on a GPU: at one size)")
     parser.add_argument("--measuring", required=True, help="the measuring policy, as JSON")
     parser.add_argument("--correctness", type=Path, required=True)
     parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")

@@ -16,12 +16,13 @@ from warpbook.kernels import variants
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import node_and_gpu, require_target
 from warpbook.problems import networks
-from warpbook.workflow.streams import Images
+from warpbook.workflow import streams
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--shard", type=Path, required=True, help="what split_stream says of it")
+    parser.add_argument("--stream", type=json.loads, required=True, help="its columns of STREAM_SHARDS, as JSON")
+    parser.add_argument("--shard", required=True, help="its number and how many there are, as 2-of-8")
     parser.add_argument("--images", type=Path, required=True)
     parser.add_argument("--program", type=Path, required=True, help="labels that the inference program predicts")
     parser.add_argument(
@@ -30,21 +31,23 @@ def main() -> None:
     parser.add_argument("--labels", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    shard = json.loads(arguments.shard.read_text())
+    number, shards = map(int, arguments.shard.split("-of-"))
+    first, end = streams.split(arguments.stream["images"], shards)[number - 1]
+    shard = {**arguments.stream, "shard": number, "first": first, "end": end}
     network, variant = networks.find(shard["network"]), variants.read(shard["variant"])
     if variant.read_error:
         raise UserError(variant.read_error)
-    images, expected = Images(arguments.images, network), np.load(arguments.program)
+    images, expected = streams.Images(arguments.images, network), np.load(arguments.program)
     require_target(variant.device)
     ready = time.time()
     with gpu_pool.acquire(variant.device, arguments.out):
         held = time.time()
         shard["measured_on"] = node_and_gpu(variant.device)
         try:
-            lanes = streaming.open_lanes(variant, network, shard["weights"], shard["end"] - shard["first"])
+            lanes = streaming.open_lanes(variant, network, shard["weights"], end - first)
         except VariantFailure as failed:
             raise UserError(str(failed)) from failed
-        measured = streaming.run(lanes, images, shard["first"], shard["end"], expected, arguments.labels)
+        measured = streaming.run(lanes, images, first, end, expected, arguments.labels)
         shard |= {"device_bytes": streaming.device_bytes(variant.device), "chunk": len(lanes[0].images)}
     waited_s = held - ready
     shard |= {"began_s": arguments.began, "waited_s": waited_s, **measured}

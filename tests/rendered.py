@@ -83,13 +83,12 @@ def report(tmp_path_factory, rendered) -> SimpleNamespace:
         return laid_out[-1]
 
     @contextmanager
-    def in_turn(work, *arguments):
-        yield
-        work(*arguments)
+    def in_turn(_):
+        yield SimpleNamespace(submit=lambda work, *arguments: SimpleNamespace(result=lambda: work(*arguments)))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(weasyprint.HTML, "render", kept)
-        patch.setattr(render_report, "run_in_background", in_turn)  # what another process lays out is not seen here
+        patch.setattr(render_report, "process_pool", in_turn)  # what another process lays out is not seen here
         patch.setattr(render_report.layout, "within_limits", lambda work: work())
         html, pdf = rendered(folder)
     pages = dict(zip(("report", "supplement"), laid_out, strict=True))

@@ -112,14 +112,15 @@ def reference(x, w, bias=None, S=1, SW=None, P=0, PW=None, P_end=None, PW_end=No
     PW_end = PW if PW_end is None else PW_end
     M, _, K, KW = w.shape
     rows = w.reshape(G, M // G, -1)
-    results = []
-    for image in x:  # one at a time: its columns take K * KW times its memory
-        padded = np.pad(image, ((0, 0), (P, P_end), (PW, PW_end)))
-        spans = (D * (K - 1) + 1, DW * (KW - 1) + 1)
-        windows = np.lib.stride_tricks.sliding_window_view(padded, spans, axis=(1, 2))[:, ::S, ::SW, ::D, ::DW]
-        columns = windows.transpose(0, 3, 4, 1, 2).reshape(G, rows.shape[2], -1)
-        results.append((rows @ columns).reshape(M, *windows.shape[1:3]))
-    y = np.stack(results)
+    padded = np.pad(x, ((0, 0), (0, 0), (P, P_end), (PW, PW_end))) if P or P_end or PW or PW_end else x
+    spans = (D * (K - 1) + 1, DW * (KW - 1) + 1)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, spans, axis=(2, 3))[:, :, ::S, ::SW, ::D, ::DW]
+    N, C, H_out, W_out = windows.shape[:4]
+    columns = np.empty_like(x, shape=(C, K, KW, H_out, W_out))
+    y = np.empty_like(x, shape=(N, M, H_out, W_out))
+    for image in range(N):  # one at a time: its columns take K * KW times its memory
+        columns[...] = windows[image].transpose(0, 3, 4, 1, 2)
+        y[image] = (rows @ columns.reshape(G, rows.shape[2], -1)).reshape(M, H_out, W_out)
     return y if bias is None else y + bias[:, None, None]
 
 

@@ -1,11 +1,14 @@
 """Authors' words with live figures: right names give the report's own, wrong ones are told with file and line."""
 
+import os
+
 import pytest
 import yaml
 
 import render_report
 from warpbook.common import units
 from warpbook.common.errors import UserError
+from warpbook.common.supervision import process_pool
 from warpbook.config import settings
 from warpbook.report import narrative
 from warpbook.runs import catalog
@@ -99,6 +102,10 @@ def test_every_text_that_ships_belongs_to_a_study(ev):
     assert names <= set(ev.config.studies)
 
 
+def write_text(document, target, _=()):
+    target.write_text(document)
+
+
 def test_texts_of_others_whose_pages_take_too_much_are_left_out_and_the_report_says_so(
     small_archive, few_variants, tmp_path, monkeypatch, capsys
 ):
@@ -109,10 +116,19 @@ def test_texts_of_others_whose_pages_take_too_much_are_left_out_and_the_report_s
         limited(work if tried[1:] else lambda: bytearray(8 << 30))
 
     monkeypatch.setattr(render_report.layout, "within_limits", within_limits)
-    monkeypatch.setattr(render_report.layout, "write_pdf", lambda document, target, _=(): target.write_text(document))
+    monkeypatch.setattr(render_report.layout, "write_pdf", write_text)
     measuring = catalog.open_run(small_archive).record["measuring"]
     values = yaml.safe_load(settings.FILE.read_text()) | {"study": "fa18-m1", "measuring": measuring} | few_variants
     render_report.render("fa18-m1", values, small_archive, tmp_path / "m1.html", tmp_path / "m1.pdf")
     words = "discussion and imported profiles are left out: laying it out takes more than 300 s"
     assert words in (tmp_path / "m1.html").read_text() and words in (tmp_path / "m1.pdf").read_text()
     assert words in capsys.readouterr().err
+
+
+def test_a_process_that_is_killed_while_it_lays_out_tells_of_a_limit():
+    def lay_out():
+        with process_pool(1) as pool:
+            pool.submit(os._exit, 1).result()
+
+    with pytest.raises(render_report.layout.LayoutLimit, match="BrokenProcessPool"):
+        render_report.layout.within_limits(lay_out)

@@ -202,3 +202,15 @@ def test_a_kernel_with_five_percent_more_instructions_is_found_slower_than_one_w
     (row,) = next(measure_pairs.compare("cpu", slower, 1, MEASURING, {}, sandboxed=False))
     assert row["status"] == "ok", row["reason"]
     assert row["ci_high"] < 1 and row["speedup"] == pytest.approx(1 / 1.05, abs=0.02), row
+
+
+def test_a_far_slower_baseline_is_timed_in_its_own_job_alone_once_its_calls_are_long(
+    cpu_variant, tmp_path, monkeypatch
+):
+    fast = cpu_variant(RIGHT, before="import time")
+    slower = f"{RIGHT}; time.sleep(0.01 * len(x))"
+    (tmp_path / "slow.py").write_text((tmp_path / "mine.py").read_text().replace(RIGHT, slower))
+    monkeypatch.setattr(measure_variant, "SHORT_S", 0.2)
+    places = [LAYER.at(2), LAYER.at(5)]
+    told = dict(measure_variant.measure("cpu", fast, variants.read("slow", tmp_path), places, MEASURING, {}, False))
+    assert [{row["variant"] for row in rows} for rows in told.values()] == [{"mine", "slow"}, {"mine"}]

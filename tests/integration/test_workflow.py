@@ -204,6 +204,15 @@ def test_check_says_what_every_variant_passed_and_times_nothing(workspace):
     assert "measure_variant" not in workspace.jobs(done)
 
 
+def test_snakemake_looks_at_jobs_that_wait_when_one_ends_and_leaves_the_processor_to_them_meanwhile(workspace):
+    done = workspace.snakemake(
+        "--verbose", "--forcerun", "build_variant", "--until", "build_variant", "report", cores=1
+    )
+    ended = done.log.count("Finished jobid")
+    assert ended > 1
+    assert done.log.count("Ready jobs: ") <= ended
+
+
 def test_archive_packs_the_run_where_it_is_told_to(workspace):
     workspace.snakemake("archive", "--config", "archive=kept")
     (path,) = (workspace.folder / "kept").glob("*.zip")

@@ -22,7 +22,7 @@ from warpbook.problems.problem import Case, numpy_type
 
 TEST = "indices"
 BLOCKS = 24  # blocks of a launch that run
-TIMEOUT_S = 5  # of a case, more than twice what a block of one image takes: a longer one computes many images
+TIMEOUT_S = 3  # of a case, more than twice what a block of one image takes: a longer one computes many images
 LEAST_IMAGES = 8
 CHANCE = 1e-6  # that blocks chosen at random are all of other images
 

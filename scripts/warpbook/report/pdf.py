@@ -227,7 +227,8 @@ def within_limits(work: Callable[[], None]) -> None:
         with scratch_folder() as folder:
             list(run_supervised(produce, 3 * LAYOUT_S))
     except (VariantFailure, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not str(error).startswith(("MemoryError", "RecursionError")):
+        limits = ("MemoryError", "RecursionError", "BrokenProcessPool")
+        if isinstance(error, RuntimeError) and not str(error).startswith(limits):
             raise
         raise LayoutLimit(
             f"laying it out takes more than {LAYOUT_S} s of a processor or {LAYOUT_BYTES >> 30} GiB of memory ({error})"

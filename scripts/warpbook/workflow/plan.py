@@ -208,7 +208,7 @@ class Plan:
         return header.peer and not (below and below.header.peer)
 
     def repeats_programs(self, variant: str) -> bool:
-        """Whether the whole program is run several times at the largest size on a GPU, as for starting points and
+        """Whether the whole program is run several times (on a GPU at the largest size), as for starting points and
         frameworks. The program of an optimization differs from its baseline's in op times alone, which have samples."""
         return not self.variants[variant].header.builds_on or self.is_framework(variant)
 

@@ -51,7 +51,7 @@ def test_a_run_and_the_reports_that_it_keeps_take_no_more_than_their_limit(archi
     machine = catalog.open_run(archive).record["machine"]
     assemble_run.assemble(machine, assemble_run.group_by_table([]), recorded, {}, reports, tmp_path / "made")
     taken = sum(path.stat().st_size for path in archive_run.archive(tmp_path / "made", tmp_path))
-    assert 190_000 < taken <= 200_000
+    assert 200_000 - 1.5 * 10_000 < taken <= 200_000  # another report has no room
     left_out = json.loads((tmp_path / "made" / "run.json").read_text())["reports_left_out"]
     assert len(left_out) + len(list((tmp_path / "made" / "profiles").iterdir())) == 30
 

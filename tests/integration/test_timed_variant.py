@@ -119,7 +119,7 @@ worker.perf_counter = lambda: genuine() / 50
 """
 
 
-@pytest.mark.parametrize(("images", "sleep_s"), [(3, 0), (300, 0.004), (100, 0.15)])  # the last claims a long call
+@pytest.mark.parametrize(("images", "sleep_s"), [(12, 0), (300, 0.004), (100, 0.15)])  # the last claims a long call
 def test_a_process_that_claims_less_than_its_calls_take_is_refused(images, sleep_s, cpu_variant):
     body = f"time.sleep({sleep_s} * (len(x) > 50))\n{RIGHT}"
     status, reason = refusal(cpu_variant(body, before=FALSE_CLOCK), images)

@@ -123,7 +123,7 @@ worker.perf_counter = lambda: genuine() / {}
 
 
 @pytest.mark.parametrize(
-    ("images", "work_s", "share"), [(3, 0, 1000), (300, 0.004, 50), (100, 0.15, 50)]
+    ("images", "work_s", "share"), [(12, 0, 1000), (300, 0.004, 50), (100, 0.15, 50)]
 )  # the last claims a long call
 def test_a_process_that_claims_less_than_its_calls_take_is_refused(images, work_s, share, cpu_variant):
     body = f"until = time.monotonic() + {work_s} * (len(x) > 50)\nwhile time.monotonic() < until: pass\n{RIGHT}"

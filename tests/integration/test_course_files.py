@@ -200,10 +200,13 @@ def test_a_file_that_assumes_a_divisible_batch_is_right_where_the_course_runs_it
 
 
 @needs_compiler
-def test_a_file_that_keeps_the_memory_of_its_first_batch_is_right_at_the_course_s(tmp_path):
+@pytest.mark.parametrize("again", ["layer != C", "!layer"])
+def test_a_file_that_keeps_the_memory_of_a_layer_s_first_batch_is_right_and_one_of_the_first_layer_wrong(
+    tmp_path, again
+):
     code = (FILES / "one_call.cu").read_text()
     for old, new in (
-        ("    float *y, *x, *k;", "    static float *y, *x, *k;\n    if (!y) {"),
+        ("    float *y, *x, *k;", f"    static float *y, *x, *k; static int layer;\n    if ({again}) {{ layer = C;"),
         ("C * K * K));\n    checked(cudaMemcpy(x", "C * K * K)); }\n    checked(cudaMemcpy(x"),
         ("    cudaFree(y), cudaFree(x), cudaFree(k);\n", ""),
     ):
@@ -214,7 +217,10 @@ def test_a_file_that_keeps_the_memory_of_its_first_batch_is_right_at_the_course_
     rows = [
         row for rows in ece408_check.check(variants.read("kept", tmp_path), False, tmp_path / "built") for row in rows
     ]
-    assert {(row["size"], row["status"]) for row in rows} == {(3, "ok"), (100, "ok"), (10_000, "ok")}
+    if again == "!layer":  # the second layer's weights are more
+        assert (rows[-2]["test"], rows[-2]["ok"]) == ("layers", False)
+    else:
+        assert {(row["size"], row["status"]) for row in rows} == {(3, "ok"), (100, "ok"), (10_000, "ok")}
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ KERNELS = {
     "atomics_of_block": ("atomicAdd_block(y, x[i]);", "y", "block scope is none for other blocks"),
     "atomics_of_block_in_shared_memory": ("__shared__ float sum; if (!t) sum = 0; __syncthreads(); "
                                           "atomicAdd_block(&sum, x[i]); __syncthreads(); if (!t) atomicAdd(y, sum);", "", ""),
-    "read_only_cache": ("if (!t) { part[b] = x[i];\nif (__ldg(&part[b]) > 9) atomicAdd(y, 1.f); }", "part", "(__ldg), and"),
+    "read_only_cache": ("if (!t) { part[b] = x[i];\nif (__ldg(&part[b]) > 9) atomicAdd(y, 1.f); }", "part", "__ldg is for what"),
     "look_back": ("if (t) return; float sum = x[i]; if (b) { while (!ready[b - 1]); __threadfence(); sum += part[b - 1]; }"
                   " part[b] = sum; __threadfence(); ready[b] = 1; if (b == 3) y[0] = sum;", "", ""),
     "flag_without_fence": ("if (t) return; float sum = x[i];\nif (b) { while (!ready[b - 1]); sum += part[b - 1]; }\n"

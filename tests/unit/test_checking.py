@@ -1,9 +1,11 @@
 """The harness attacked: cheating and broken variants, and which check catches each."""
 
 import numpy as np
+import pytest
 
 from warpbook.harness import checking
 from warpbook.harness.bench import CpuBench
+from warpbook.kernels import variants
 from warpbook.problems import networks, problem
 
 LAYER = networks.ConvLayer("odd", 3, 19, 23, 5, 4)
@@ -24,6 +26,25 @@ def test_a_right_variant_passes_exactly_on_integers_and_within_tolerance_on_real
     assert integers["max_abs_err"] == 0
     assert reals["ok"]
     assert 0 < reals["max_abs_err"] < reals["tolerance"]
+
+
+@pytest.mark.parametrize(
+    "body", ["np.clip(convolve(x, w), -1e6, 1e6)", "np.where(abs(z := convolve(x, w)) < 1e-9, 0, z)"]
+)
+def test_a_variant_that_is_right_for_ordinary_numbers_alone_is_wrong_on_a_ragged_shape(cpu_variant, body):
+    variant = cpu_variant(f"y[...] = {body}")
+    assert checking.check_case(CpuBench(), variant, LAYER.at(2))[-1]["ok"]
+    ragged = [case for case in problem.find("conv").ragged if not case.unusual and not case.optional]
+    rows = [row for case in ragged for row in checking.check_case(CpuBench(), variant, case)]
+    assert {row["test"] for row in rows if not row["ok"]} == {"reals"}
+
+
+def test_small_cases_that_stand_for_large_ones_keep_what_divides_them_and_one_long_extent():
+    variant, large = variants.read("gemm/vectorised"), problem.find("gemm").case("", {"m": 4096, "n": 4096, "k": 4096})
+    made = [case.extents for case in checking.excerpts(variant, [large.at(1)])]
+    assert made[0] == {"m": 64, "n": 128, "k": 128}
+    assert [max(each, key=each.get) for each in made[1:]] == ["m", "n", "k"]
+    assert {max(each.values()) for each in made[1:]} == {4097}
 
 
 CHEATS = {

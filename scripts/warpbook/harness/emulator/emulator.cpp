@@ -14,7 +14,7 @@ constexpr size_t SHARED_MAX = 48 << 10;  // what CUDA gives a block's arrays of 
 [[noreturn]] void stop(const char* words, int line)
 {
     std::fflush(stdout);
-    std::fprintf(stderr, "\nemulator: %s at line %d\n", words, line);
+    std::fprintf(stderr, line ? "\nemulator: %s at line %d\n" : "\nemulator: %s\n", words, line);  // a driver launches at none
     std::abort();
 }
 
@@ -477,6 +477,7 @@ EMULATOR_UNWATCHED static void begin_block()
 // A thread may wait in a loop for what another block does. After so many rounds of all threads in which none came further,
 // another block runs meanwhile.
 constexpr unsigned IDLE_ROUNDS = 1024;
+constexpr unsigned MULTIPROCESSORS = 160;  // more than a GPU of today has; each holds 32 blocks, or 2048 threads
 constexpr int IDLE_S = 2;  // where races are looked for, which judge blocks one after another alone
 
 // Whether the running block has ended, or waits perhaps for others.
@@ -578,6 +579,7 @@ EMULATOR_UNWATCHED void run_grid(dim3 grid, dim3 block, size_t shared_bytes, voi
     const size_t blocks = (size_t)grid.x * grid.y * grid.z;
     const size_t run = blocks_to_run(blocks);
     std::deque<Waiting> waiting;
+    const size_t fit = MULTIPROCESSORS * std::min(32u, 2048 / ((threads + WARP - 1) / WARP * WARP));
     for (size_t i = 0; i < run || !waiting.empty();) {
         if (races::looks && i >= LEAST_BLOCKS && std::clock() > RACES_S * CLOCKS_PER_SEC) break;
         const bool begins = i < run && stacks.size() >= threads;
@@ -590,8 +592,13 @@ EMULATOR_UNWATCHED void run_grid(dim3 grid, dim3 block, size_t shared_bytes, voi
             waiting.back().go_on();
             waiting.pop_back();
         }
-        if (!ends(i < run || !waiting.empty())) waiting.emplace(begins ? waiting.end() : waiting.begin());
-        else if (finished_blocks) ++*finished_blocks;
+        if (ends(i < run || !waiting.empty())) {
+            if (finished_blocks) ++*finished_blocks;
+            continue;
+        }
+        waiting.emplace(begins ? waiting.end() : waiting.begin());
+        if (waiting.size() <= fit) continue;
+        stop((std::to_string(blocks) + " blocks are launched that wait for each other, and a GPU holds " + std::to_string(fit) + " of them at a time").c_str(), launch_line);
     }
     in_kernel = false;
     races::end_launch();

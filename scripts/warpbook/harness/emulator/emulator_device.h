@@ -110,6 +110,13 @@ namespace emulator {
 template <class T> struct Exchange { T value; unsigned from; T result; };
 
 // CUDA does not define what a lane gets from one that takes no part.
+inline unsigned word_of_absent_lane(int line)
+{
+    static int last = -1;
+    static unsigned word;
+    if (line != last) last = line, word = unwritten_word("a lane that takes no part in the shuffle", line);
+    return word;
+}
 template <class T> T exchanged(unsigned mask, T value, unsigned from, int line)
 {
     Exchange<T> mine{value, from, value};
@@ -118,7 +125,7 @@ template <class T> T exchanged(unsigned mask, T value, unsigned from, int line)
             if (lanes.has(i)) {
                 auto& each = lanes.of<Exchange<T>>(i);
                 if (lanes.has(each.from)) each.result = lanes.of<Exchange<T>>(each.from).value;
-                else fill_unset(each.result, unwritten_word("a lane that takes no part in the shuffle", line));
+                else fill_unset(each.result, word_of_absent_lane(line));
             }
     });
     return mine.result;

@@ -447,7 +447,7 @@ static std::string thread_of(const Access& one)
     return "thread " + std::to_string(one.thread) + " of block " + std::to_string(one.block - unsigned(first_block));
 }
 
-[[noreturn]] static void report(const Region& region, const Access& before, const Access& now, bool loses_update)
+[[noreturn]] static void report(const Region& region, const Access& before, const Access& now, bool loses_update, const char* why = nullptr)
 {
     std::string words = "a data race on " + array_of(region) + ": ";
     const Operation &one = operations[before.operation], &other = operations[now.operation];
@@ -460,7 +460,8 @@ static std::string thread_of(const Access& one)
         words += other.entity == HOST ? "nothing waits for it (cudaStreamSynchronize, or an event)" : "its stream does not wait for the other's (cudaStreamWaitEvent)";
     } else {
         words += place_of(now) + " " + verb(now) + " in " + thread_of(now) + " what " + place_of(before) + " " + verb(before) + " in " + thread_of(before) + "; ";
-        if (before.block != now.block && (before.kind | now.kind) & OF_BLOCK) words += "an atomic operation of block scope is none for other blocks";
+        if (why) words += why;
+        else if (before.block != now.block && (before.kind | now.kind) & OF_BLOCK) words += "an atomic operation of block scope is none for other blocks";
         else if (before.block != now.block && used_flags[now.thread]) words += used_block_fences ? "no __threadfence() orders it; __threadfence_block() is for one block" : "no __threadfence() orders it";
         else if (loses_update) words += "no atomic operation";
         else if (before.block != now.block) words += "blocks of one launch run in any order";
@@ -594,13 +595,9 @@ void read_only(const void* address, size_t bytes, int line)
     auto* found = region_at(begin);
     if (!on_device || !found) return;
     each_word(*found, begin, bytes, [&](Cell& cell, unsigned char mask, const char*) {
-        for (unsigned i = 0; i < cell.writes; ++i) {
-            if (cell.written[i].operation != operation || !(cell.written[i].mask & mask)) continue;
-            const std::string words = place_of(cell.written[i]) + " writes it in the same launch";
-            std::fflush(stdout);
-            std::fprintf(stderr, "\nemulator: a data race on %s: line %d reads it through the cache of what a kernel only reads (__ldg), and %s\n", array_of(found->second).c_str(), line, words.c_str());
-            std::abort();
-        }
+        for (unsigned i = 0; i < cell.writes; ++i)
+            if (cell.written[i].operation == operation && cell.written[i].mask & mask)
+                report(found->second, cell.written[i], described(unsigned(line) | OF_LINE, READ), false, "__ldg is for what the whole launch only reads");
     });
 }
 

@@ -171,7 +171,7 @@ ATTACKS = {
     ),
     "leaves a thread at work": Attack(
         None, None, timed=True, cpu=STANDS_STILL, honest_ms=0.3,
-        on_cpu="launch(x, w, y); import threading; threading.Thread(target=forever, daemon=True).start()",
+        on_cpu="import threading; launch(x, w, y); threading.active_count() > 1 or threading.Thread(target=forever, daemon=True).start()",
     ),
     "leaves a process at work that fled from its own": Attack(
         None, None, timed=True, cpu="a process that leaves its own",

@@ -164,10 +164,10 @@ ATTACKS = {
     ),
     "works when what it returned is handed over": when_timed("by the judge's clock", launcher=launchers.WORK_LATE),
     "works on its next inputs in the call that only wakes its threads": Attack(
-        None, None, launcher=launchers.NEXT_INPUTS, timed=True, cpu=STANDS_STILL, honest_ms=0.3,
+        None, None, launcher=launchers.NEXT_INPUTS, timed=True, cpu=STANDS_STILL, honest_ms=3,
     ),
     "works in another process as soon as it sees its inputs": Attack(
-        None, None, launcher=launchers.AHEAD_IN_A_PROCESS, timed=True, cpu=STANDS_STILL, honest_ms=0.3,
+        None, None, launcher=launchers.AHEAD_IN_A_PROCESS, timed=True, cpu=STANDS_STILL, honest_ms=3,
     ),
     "leaves a thread at work": Attack(
         None, None, timed=True, cpu=STANDS_STILL, honest_ms=0.3,

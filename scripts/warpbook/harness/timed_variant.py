@@ -37,7 +37,7 @@ AUDITED_MS, MOST_AUDITED_CALLS = 2, 64
 AUDITED_BYTES = {True: 4 << 30, False: 32 << 20}
 """Their arrays may take so much on a GPU, and on a CPU, whose caches are to hold what they hold when one set is timed."""
 
-AUDITS, AUDIT_S, LAST_AUDITS = 3, 0.5, 2
+AUDITS, AUDIT_S, LAST_AUDITS = 10, 0.5, 2
 """So many trials are made before a refusal, more until so much time is spent, and the last beside a look at the load: what
 other programs take of the machine makes some of them longer, and none shorter."""
 

@@ -278,9 +278,10 @@ FORGED_CELLS = (
     ("samples.csv.gz", "size", ("0", "-3")),
     ("op_times.csv", "n", ("1000000000", "0", "-1", "1")),
     ("op_times.csv", "median_ms", ("1e-9", "1e300", "nan")),
-    ("correctness.csv", "worst_ratio", ("-1", "inf")),
+    ("op_times.csv", "ci_low_ms", ("1e-9",)),
+    ("correctness.csv", "worst_ratio", ("-1", "inf", "2")),
     ("correctness.csv", "size", ("0", "9" * 19)),
-    ("correctness.csv", "ok", ("yes", "")),
+    ("correctness.csv", "ok", ("yes", "", "false")),
     ("correctness.csv", "reason", ("word " * 401,)),
     ("op_times.csv", "variant", ("x" * 301,)),
 )

@@ -37,7 +37,7 @@ AUDITED_MS, MOST_AUDITED_CALLS = 2, 64
 AUDITED_BYTES = {True: 4 << 30, False: 32 << 20}
 """Their arrays may take so much on a GPU, and on a CPU, whose caches are to hold what they hold when one set is timed."""
 
-AUDITS, AUDIT_S, LAST_AUDITS = 3, 0.5, 2
+AUDITS, AUDIT_S, LAST_AUDITS = 10, 0.5, 2
 """So many trials are made before a refusal, more until so much time is spent, and the last beside a look at the load: what
 other programs take of the machine makes some of them longer, and none shorter."""
 
@@ -176,11 +176,14 @@ class TimedVariant:
                 seeds = self._seeds()
                 request: dict[str, Any] = {"state": state, "kind": kind, "seeds": seeds}
             else:
-                if not number and self._last_ms < SHORT_CALL_MS:
-                    self._ask(do="run", place=ring.place, numbers=[ring.turn])  # wakes the threads
-                ring.turn = (ring.turn + 1) % SETS
+                request = {"number": (ring.turn + 1) % SETS}
+                if not number and self._last_ms < LONG_CALL_MS:
+                    # It sees the inputs of the timed call: the audit of short calls has none before them.
+                    request["wake"] = ring.turn
+                elif not number and self._last_ms < SHORT_CALL_MS:
+                    self._ask(do="run", place=ring.place, numbers=[ring.turn])
+                ring.turn = request["number"]
                 seeds = self._refill(ring, ring.turn)
-                request = {"number": ring.turn}
             taken_ms = self._call(ring, do="take", **request).get("time_ms")
             if type(taken_ms) is not float or not 0 < taken_ms <= self._asked_ms:
                 raise self.process.invalid_answer()

@@ -208,11 +208,13 @@ class Worker(TimedCalls[Arranged]):
         self._arranged.clear()
         return {}
 
-    def take(self, place: int, number: int) -> dict[str, Any]:
-        """One sample of a call on a set, in milliseconds."""
+    def take(self, place: int, number: int, wake: int | None = None) -> dict[str, Any]:
+        """One sample of a call on a set, in milliseconds, after one on another set that wakes the threads."""
         arranged = self._arranged[place]
-        arranged.drop()
         with checking.fault_context(self._variant, "timed"):
+            if wake is not None:
+                arranged.call(wake)
+            arranged.drop()
             began = perf_counter()
             arranged.call(number)
             time_ms = (perf_counter() - began) * 1e3

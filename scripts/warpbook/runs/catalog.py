@@ -83,11 +83,13 @@ class Run:
             return str(error)
         from warpbook.runs import summaries  # with pandas, which the tables have just imported
 
-        found = summaries.disagreement(self.table(tables.SAMPLES), self.table(tables.OP_TIMES))
-        if not found:
-            return ""
-        row, column, how = found
-        return f"{self.path}: {tables.OP_TIMES.name}, row {row + 2}, column {column}: {how}"
+        times = summaries.disagreement(self.table(tables.SAMPLES), self.table(tables.OP_TIMES))
+        tests = summaries.contradiction(self.table(tables.CORRECTNESS))
+        for table, found in ((tables.OP_TIMES, times), (tables.CORRECTNESS, tests)):
+            if found:
+                row, column, how = found
+                return f"{self.path}: {table.name}, row {row + 2}, column {column}: {how}"
+        return ""
 
     def check_all(self) -> "Run":
         """Itself, every table read now or, of an archive, before; UserError where one is damaged."""

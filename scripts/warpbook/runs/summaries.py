@@ -118,8 +118,30 @@ def disagreement(samples: pd.DataFrame, op_times: pd.DataFrame) -> tuple[int, st
         n = estimate.n if estimate else 0
         if recorded["n"] != n:
             return row, "n", f"{recorded['n']}, but {tables.SAMPLES.name} has {n} sound samples of the series"
-        if estimate and not math.isclose(recorded["median_ms"], estimate.value, rel_tol=1e-9):
-            return row, "median_ms", f"{recorded['median_ms']}, but the median of its samples is {estimate.value}"
+        for column, what, due in _interval(estimate):
+            told = recorded[column]
+            if not (due is None or math.isclose(told, due, rel_tol=1e-9) or (math.isnan(told) and math.isnan(due))):
+                return row, column, f"{told}, but the {what} of its samples is {due}"
+    return None
+
+
+def _interval(estimate: Estimate | None) -> list[tuple[str, str, float | None]]:
+    """The columns of OP_TIMES that hold an estimate, in words, and what they hold."""
+    if estimate is None:
+        return []
+    low, high = ("ci_low_ms", "interval's low end", estimate.low), ("ci_high_ms", "interval's high end", estimate.high)
+    return [("median_ms", "median", estimate.value), low, high]
+
+
+def contradiction(correctness: pd.DataFrame) -> tuple[int, str, str] | None:
+    """(row from 0, column, why) of the first of CORRECTNESS that passed by one column and failed by another."""
+    passed = correctness.status == "ok"
+    for column, wrong, why in (
+        ("ok", correctness.ok != passed, "it contradicts the status"),
+        ("worst_ratio", passed & (correctness.worst_ratio > 1), "more than 1, and the test passed"),
+    ):
+        if wrong.any():
+            return int(wrong.to_numpy().argmax()), column, why
     return None
 
 

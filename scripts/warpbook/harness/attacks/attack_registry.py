@@ -7,12 +7,13 @@ table.
 
 import json
 import re
-import statistics
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from warpbook.common.files import LIBRARY
 from warpbook.config.settings import Measuring, ProgramRuns, SeriesPolicy
@@ -90,7 +91,7 @@ class Attack:
     by the emulator, on a GPU, and of a CPU variant. None: it does not show itself there.
 
     A CPU variant is the launcher, or `on_cpu`, the body of its call. One that is `timed` passes its checks, and its
-    timing must fail; or, where `honest_ms` is said, the median of its samples must be so long: it gains nothing.
+    timing must fail; or, where `honest_ms` is said, three quarters of its samples must be as long: it gains nothing.
     `processes`: the check is made so often, each time in a process of its own.
     """
 
@@ -164,14 +165,11 @@ ATTACKS = {
     ),
     "works when what it returned is handed over": when_timed("by the judge's clock", launcher=launchers.WORK_LATE),
     "works on its next inputs in the call that only wakes its threads": Attack(
-        None, None, launcher=launchers.NEXT_INPUTS, timed=True, cpu=STANDS_STILL, honest_ms=0.3,
-    ),
-    "works in another process as soon as it sees its inputs": Attack(
-        None, None, launcher=launchers.AHEAD_IN_A_PROCESS, timed=True, cpu=STANDS_STILL, honest_ms=0.3,
+        None, None, launcher=launchers.NEXT_INPUTS, timed=True, cpu=STANDS_STILL, honest_ms=10,
     ),
     "leaves a thread at work": Attack(
         None, None, timed=True, cpu=STANDS_STILL, honest_ms=0.3,
-        on_cpu="launch(x, w, y); import threading; threading.Thread(target=forever, daemon=True).start()",
+        on_cpu="import threading; launch(x, w, y); threading.active_count() > 1 or threading.Thread(target=forever, daemon=True).start()",
     ),
     "leaves a process at work that fled from its own": Attack(
         None, None, timed=True, cpu="a process that leaves its own",
@@ -387,7 +385,7 @@ def try_attack(attack: Attack, device: str, folder: Path) -> dict[str, str] | No
     samples = timing_rows(folder, "mine", device) if attack.timed else []
     if failure := tables.first_failure({**row, "ok": row["status"] == "ok"} for row in samples):
         return failure
-    honest = attack.honest_ms and statistics.median(row["time_ms"] for row in samples) >= attack.honest_ms
+    honest = attack.honest_ms and np.quantile([row["time_ms"] for row in samples], 0.25) >= attack.honest_ms
     return {"status": "ok", "reason": attack.expected_words(device) or ""} if honest else None
 
 

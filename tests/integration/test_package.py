@@ -102,7 +102,7 @@ def test_a_kernel_of_a_notebook_is_checked_and_its_report_has_archived_times_of_
     pages = PdfReader(installed.notebook / "reports" / "out" / "gemm.pdf").pages
     text = re.sub(r"\s+", " ", " ".join(page.extract_text() for page in pages))
     assert "Neighbouring threads read neighbouring columns" in text
-    assert "cublas_fp32 (library)" in text and "NVIDIA H100" in text
+    assert "cublas_fp32 (library)" in text and "NVIDIA H200" in text
     assert "it becomes the discussion of the report on gemm" in text  # the notebook's own words
     # What an update changed is named, with the reason; and how to have times of it.
     assert re.search(r"gemm/naive gpu stale .*source", text)
@@ -110,7 +110,7 @@ def test_a_kernel_of_a_notebook_is_checked_and_its_report_has_archived_times_of_
     made = sorted(path.name for path in (installed.notebook / "results" / "builds" / "gemm").iterdir())
     assert made == ["naive", "rows"]  # and none that the notebook does not need
     checked = installed.warpbook("check")
-    assert re.search(r"checked gemm/rows +gemm +13 tests", checked.stdout), checked.stdout + checked.stderr
+    assert re.search(r"checked gemm/rows +gemm +19 tests", checked.stdout), checked.stdout + checked.stderr
 
 
 def test_an_unchanged_notebook_has_nothing_to_do_and_a_changed_kernel_is_checked_again(installed):
@@ -142,7 +142,7 @@ def test_importing_warpbook_loads_nothing_until_it_is_asked(installed):
     done = installed.python("-c", script)
     assert done.returncode == 0, done.stderr
     archived = " ".join(sorted(path.stem for path in (installed.library / "reports" / "runs").glob("*.zip")))
-    assert done.stdout.splitlines() == ["['warpbook']", "13 True", archived, "True", "True"]
+    assert done.stdout.splitlines() == ["['warpbook']", "16 True", archived, "True", "True"]
 
 
 def git(folder: Path, *arguments: str) -> None:

@@ -227,7 +227,7 @@ def test_a_check_that_holds_too_much_memory_is_ended_and_told():
     produced = run_supervised(produce, 50, memory_bytes=limit)
     assert next(produced) == 1
     with pytest.raises(
-        VariantFailure, match=r"holds [\d.]+ GiB of memory, more than the [\d.]+ GiB that a check may hold"
+        VariantFailure, match=r"holds [\d.]+ GiB of memory, more than the [\d.]+ GiB that it may"
     ) as failed:
         next(produced)
     held, allowed = map(float, re.findall(r"([\d.]+) GiB", str(failed.value)))

@@ -49,7 +49,7 @@ FAULTS = {
         Fault("mbarrier_arrive(full + slot);", "", "wait at an mbarrier where others do not arrive"),
         Fault("mbarrier_init(images.full + threadIdx.x, 128);", "", "that no mbarrier.init has made"),
         Fault("(images.empty + threadIdx.x, 128", "(images.empty + threadIdx.x, (PLANTED ? 64 : 128)", WRONG),
-        Fault("mbarrier_wait(empty + slot, turn / 2);", "", WRONG),
+        Fault("mbarrier_wait(empty + slot, turn / 2);", "", "do not arrive at line"),
         Fault('asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");', "", "outputs unwritten"),
         Fault('asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");', "", WRONG),
     ],

@@ -24,7 +24,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT / "scripts"))
 
 from warpbook import command_line  # noqa: E402
-from warpbook.common.statistics import Estimate  # noqa: E402
+from warpbook.common import units  # noqa: E402
 from warpbook.config.settings import Config  # noqa: E402
 from warpbook.kernels import whole_networks  # noqa: E402
 from warpbook.kernels.claims import QUANTITIES  # noqa: E402
@@ -598,13 +598,13 @@ def pairs_section(run: Run, device: str) -> str:
     if not judged:
         return ""
 
-    def share(found: Estimate | None) -> str:
-        return f"{100 * found.value:.1f} [{100 * found.low:.1f}, {100 * found.high:.1f}]" if found else "-"
-
     rows = [
-        (one.what, str(one.n), *map(str, one.called.values()), share(one.false_share(margin)), share(one.found_share))
+        (
+            one.what, str(one.n), *map(str, one.called.values()), units.percent_interval(one.false_share(margin)),
+            units.percent_interval(one.found_share) if one.found_share else "-",
+        )
         for one in judged
-    ]
+    ]  # fmt: skip
     head = ("kernels", "pairs", *judged[0].called, "false, %", "found, %")
     return (
         f"## Verdicts on known differences, {run.device_name(device)}\n\nRun `{run.run_id}`. False: a verdict that is not"

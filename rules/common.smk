@@ -104,7 +104,8 @@ wildcard_constraints:
     network="|".join([*CONFIG.networks, *(name for name, study in CONFIG.studies.items() if study.problem)]),
     weights="[a-z]+",
     device="cpu|gpu|emulator",
-    numbered=r"cpu|gpu(-\d+)?",
+    numbered=r"gpu(-\d+)?",
+    number=r"(-\d+)?",
     size=r"\d+",
     tool="|".join(available_profilers.TRACERS),
     # Of another problem than conv, with its name before it. Whole networks and files of the course have rules of their own.

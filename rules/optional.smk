@@ -44,35 +44,34 @@ rule measure_pairs:
     """Kernels whose difference is known, compared again and again: how often a verdict is false."""
     input:
         program=code_dependencies.program("measure_pairs.py"),
-        modules=lambda wildcards: code_dependencies.inputs_for("measure_pairs.py", wildcards.numbered[:3]),
+        modules=lambda wildcards: code_dependencies.inputs_for("measure_pairs.py", wildcards.device),
         machine="results/parts/machine.json",
     output:
-        pairs="results/parts/pairs/{numbered}.csv",
+        pairs="results/parts/pairs/{device}{number}.csv",
     log:
-        "logs/measure_pairs/{numbered}.log",
+        "logs/measure_pairs/{device}{number}.log",
     group:
-        lambda wildcards: wildcards.numbered[:3]
-    threads: lambda wildcards: MEASURING_THREADS[wildcards.numbered[:3]]
+        lambda wildcards: wildcards.device
+    threads: lambda wildcards: MEASURING_THREADS[wildcards.device]
     resources:
         measuring=1,
-        gres=lambda wildcards: GRES[wildcards.numbered[:3]],
-        slurm_extra=lambda wildcards: SLURM_EXTRA[wildcards.numbered[:3]],
+        gres=lambda wildcards: GRES[wildcards.device],
+        slurm_extra=lambda wildcards: SLURM_EXTRA[wildcards.device],
     params:
-        device=lambda wildcards: wildcards.numbered.replace("gpu-", "gpu --gpu "),
+        gpu=lambda wildcards: wildcards.number.replace("-", "--gpu "),
         processes=lambda wildcards: -(
-            -optional_measurements.PAIRED_PROCESSES[wildcards.numbered[:3]]
-            // (PLAN.gpus if wildcards.numbered != "cpu" else 1)
+            -optional_measurements.PAIRED_PROCESSES // (PLAN.gpus if wildcards.device == "gpu" else 1)
         ),
         tests=optional_measurements.PAIRED_TESTS,
         measuring=CONFIG.measuring.model_dump_json(),
         sandbox=CONFIG.sandbox,
         rerun_on_columns=code_dependencies.column_types(tables.PAIRS),
-        rerun_on_device=lambda wildcards: PLAN.identity(wildcards.numbered[:3]),
+        rerun_on_device=lambda wildcards: PLAN.identity(wildcards.device),
     message:
-        "Comparing kernels whose difference is known ({wildcards.numbered})"
+        "Comparing kernels whose difference is known ({wildcards.device}{wildcards.number})"
     shell:
         logged(
-            "python3 {input.program:q} --device {params.device} --processes {params.processes} --tests {params.tests}"
+            "python3 {input.program:q} --device {wildcards.device:q} {params.gpu} --processes {params.processes} --tests {params.tests}"
             " --measuring {params.measuring:q} --machine {input.machine:q} --sandbox {params.sandbox:q}"
             " --out {output.pairs:q}"
         )

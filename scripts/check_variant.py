@@ -199,7 +199,7 @@ def emulate_cases(
                     return
                 rows[-1]["reason"] += remedy
             yield rows
-        if not network.problem.facts.size:  # too large to emulate, and nobody says how small its cases may be
+        if not network.problem.facts.size:  # its cases are too large to emulate, and no extent makes them smaller
             large = [case.at(size) for case in network.cases]
             for case in large:
                 if reason := variant.unsupported(case):

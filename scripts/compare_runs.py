@@ -22,7 +22,7 @@ from warpbook.report.comparison import Comparison
 from warpbook.runs import catalog
 
 FOLDER = Path("reports/out")
-NVBENCH_STATUS = {3: "slower", 4: "ambiguous"}
+NVBENCH_STATUS = {comparison.REGRESSION: "slower", comparison.AMBIGUOUS: "ambiguous"}
 
 
 def open_named_run(side: str, name: str) -> catalog.Run:
@@ -51,7 +51,7 @@ def compare_nvbench(base: Path, head: Path, tolerance: float) -> int:
         times = f"{units.milliseconds(one.base_ms.value)} to {units.milliseconds(one.head_ms.value)} ms"
         print(f"{one.verdict:9}  {ratio}  {times}  {one.name}")
     verdicts = {one.verdict for one in compared}
-    outcome = next((code for code, word in NVBENCH_STATUS.items() if word in verdicts), 0)
+    outcome = next((code for code, word in NVBENCH_STATUS.items() if word in verdicts), comparison.NO_REGRESSION)
     print(f"{comparison.OUTCOMES[outcome]}; head's speedup over base with its 95 % interval, from {base} to {head}")
     return outcome
 

@@ -59,5 +59,5 @@ for lock in "$@"; do
     say "installing from $lock"
     "$folder/bin/python" -m pip install -qq --no-compile --disable-pip-version-check --require-hashes -r "$lock"
 done
-# pip would compile on one core, and the packages' tests too. A file that is no module's fails, and is nobody's loss.
+# pip would compile on one core, and the packages' tests too. A file that is no Python module fails here, without harm.
 "$folder/bin/python" -m compileall -qq -j 0 -x /tests/ "$folder"/lib/python*/site-packages || true

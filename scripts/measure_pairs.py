@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from measure_variant import failed_row, measure
+from measure_variant import measure
 from warpbook.common import statistics
 from warpbook.common.errors import exit_status
 from warpbook.common.files import scratch_folder
@@ -85,6 +85,9 @@ COPIES = {
 }
 """Real kernels that are compared with their own copies: the first case of a network or study, a variant, a size."""
 
+NO_PAIRS: Row = {"kind": "op", "n": 0}
+"""Of the row that stands for a comparison that failed."""
+
 Pair = tuple[int, Variant, Variant, str, Case]
 
 
@@ -116,7 +119,7 @@ def compare(
     _, one, other, _, case = pair
     for _, rows in measure(device, one, other, [case] * tests, measuring, machine, sandboxed, compared_only=True):
         if rows[0]["status"] != "ok":
-            yield [{"kind": "op", "n": 0} | {key: rows[0][key] for key in ("status", "reason")}]
+            yield [{**NO_PAIRS, "status": rows[0]["status"], "reason": rows[0]["reason"]}]
             continue
         found = []
         for kind in dict.fromkeys(row["kind"] for row in rows):
@@ -169,9 +172,7 @@ def main() -> None:
                     for number, found in enumerate(run_supervised(produce, measuring.timeout_s, apart=sandboxed)):
                         done += [{"process": process, "number": number, **row} for row in found]
                 except VariantFailure as failure:
-                    lost = failed_row(one, case, failure)
-                    done.append({"process": process, "number": arguments.tests, "kind": "op", "n": 0})
-                    done[-1] |= {key: lost[key] for key in ("status", "reason")}
+                    done.append({"process": process, "number": arguments.tests, **NO_PAIRS, **failure.columns})
                 rows += [{**shared, **row} for row in done]
     tables.PAIRS.write(rows, arguments.out)
 

@@ -59,8 +59,9 @@ def measure(
     with_energy: bool = False,
     compared_only: bool = False,
 ) -> Iterator[tuple[Case, list[timing.Row]]]:
-    """The samples of each layer and size in turn: of the variant, and of its baseline where that can be timed; in the end,
-    `with_energy`, those of rows of calls. Of all kinds, or of those that verdicts rest on."""
+    """The samples of each layer and size in turn: of the variant, and of its baseline where that can be timed. They are of
+    all kinds, or of those alone that are compared. `with_energy`: in the end, a sample of calls without a pause for each
+    layer's largest size."""
     bench: Bench
     compared = [one for one in (variant, baseline) if one]
     with ExitStack() as stack:
@@ -97,7 +98,7 @@ def _measure(
     series = measuring.gpu if bench.on_device else measuring.cpu
     largest = {case.name: case for case in sorted(places, key=lambda case: case.size or 0)}
     op_ms: dict[Case, float] = {}
-    ms_a_flop: dict[tuple[str, str], float] = {}  # the last time for one, by variant and case
+    ms_for_work: dict[tuple[str, str], float] = {}  # the last time over the case's work, by variant and case
     for case in places:
         assert case.size is not None
         if reason := variant.unsupported(case):
@@ -107,9 +108,9 @@ def _measure(
         if baseline and not baseline.unsupported(case):
             # With a slow baseline, min_samples_timeout_s would end before there are enough pairs, and the variant would
             # have too few samples as well: such a baseline is timed in its own job alone.
-            below_ms = ms_a_flop.get((baseline.name, case.name), 0.0) * case.flops
+            below_ms = ms_for_work.get((baseline.name, case.name), 0.0) * case.work
             expected_s = series.min_samples * below_ms / 1e3
-            far_faster = below_ms >= FAR_FASTER * ms_a_flop.get((variant.name, case.name), math.inf) * case.flops
+            far_faster = below_ms >= FAR_FASTER * ms_for_work.get((variant.name, case.name), math.inf) * case.work
             if expected_s < min(series.min_samples_timeout_s, SHORT_S if far_faster else math.inf):
                 paired = timed[1:]
         try:
@@ -125,7 +126,7 @@ def _measure(
             rows = [failed_row(variant, case, failure)]
         for row in rows:
             if paired and row["time_ms"]:
-                ms_a_flop[row["variant"], case.name] = row["time_ms"] / case.flops
+                ms_for_work[row["variant"], case.name] = row["time_ms"] / case.work
         yield case, rows
     # Calls without a pause heat the GPU, which then slows down whatever follows.
     for case in largest.values() if with_energy else ():
@@ -183,7 +184,7 @@ def time_all(
     try:
         if failure := tables.first_failure(tables.CORRECTNESS.rows(arguments.correctness)):
             raise VariantFailure(**failure)
-        # Sets of arrays for a variant and for its baseline. On a GPU nobody looks meanwhile.
+        # The variant and its baseline hold sets of arrays each. On a GPU, looking at their memory would disturb the times.
         memory_bytes = 3 * MEMORY_BYTES if arguments.device == "cpu" else None
         for place, samples in run_supervised(produce, measuring.timeout_s, memory_bytes, apart=sandboxed):
             keep(place, samples)

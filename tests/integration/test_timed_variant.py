@@ -199,9 +199,26 @@ def test_a_kernel_with_five_percent_more_instructions_is_found_slower_than_one_w
     folder = tmp_path / "additions"
     folder.mkdir()
     *_, slower = [pair for pair in measure_pairs.pairs("cpu", folder) if pair[3] == "known"]
-    (row,) = next(measure_pairs.compare("cpu", slower, 1, MEASURING, {}, sandboxed=False))
+    # So many pairs that what other programs do during some of them moves no median.
+    many = QUICK.model_copy(
+        update={"min_samples": 200, "max_samples": 200, "max_time_s": 5, "min_samples_timeout_s": 5}
+    )
+    patient = MEASURING.model_copy(update={"cpu": many})
+    (row,) = next(measure_pairs.compare("cpu", slower, 1, patient, {}, sandboxed=False))
     assert row["status"] == "ok", row["reason"]
     assert row["ci_high"] < 1 and row["speedup"] == pytest.approx(1 / 1.05, abs=0.02), row
+
+
+def test_a_kernel_of_a_problem_that_counts_no_operations_is_timed_beside_its_baseline_too(tmp_path, monkeypatch):
+    counted = "flops:   n * rounds\n"
+    assert counted in measure_pairs.PROBLEM
+    monkeypatch.setattr(measure_pairs, "PROBLEM", measure_pairs.PROBLEM.replace(counted, ""))
+    folder = tmp_path / "additions"
+    folder.mkdir()
+    _, slower, *_ = measure_pairs.pairs("cpu", folder)
+    assert slower[-1].flops == 0
+    (row,) = next(measure_pairs.compare("cpu", slower, 1, MEASURING, {}, sandboxed=False))
+    assert (row["status"], row["reason"]) == ("ok", "") and row["n"] > 1
 
 
 def test_a_far_slower_baseline_is_timed_in_its_own_job_alone_once_its_calls_are_long(

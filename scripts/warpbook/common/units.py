@@ -99,6 +99,12 @@ def percent(share: float | None, digits: int = 1) -> str:
     return MISSING if share is None or math.isnan(share) else f"{100 * share:.{digits}f}\u202f%"
 
 
+def percent_interval(share: Estimate) -> str:
+    """A share in percent with its interval, without the sign, for a table whose head names it: 2.7 [1.5, 4.9]."""
+    value, low, high = (f"{100 * one:.1f}" for one in (share.value, share.low, share.high))
+    return f"{value} [{low}, {high}]"
+
+
 def nvprof_time(ns: float) -> str:
     """A time as nvprof prints it: 1.97931s, 118.49ms, 3.7341ms, 949.53us, 897ns."""
     # Five digits first: what rounds up to the next unit is printed in it.

@@ -268,9 +268,10 @@ class CpuBench:
     on_device = False
     compared: tuple[tuple[str, str], ...] = (("hot", "op"),)
     noted = ""
-    large = 0
-    """Whose memory that nobody has written holds large numbers in place of NaNs, where a variant is emulated."""
     """What may explain a wrong result of the last call, where something is known."""
+    large = 0
+    """The uninitialized memory that holds large numbers in place of NaNs where a variant is emulated: 0: none;
+    `emulated_worker.ALL_LARGE`: all; else the memory of that number."""
 
     def __init__(self, tolerated_load: float = math.inf):
         """`tolerated_load`: processors that other programs may keep busy while this one times something."""

@@ -25,11 +25,12 @@ from warpbook.problems.problem import Case
 SETS = 2
 """Of arrays, so that a call which only wakes the threads is on others than the timed one."""
 
-KEPT, KEPT_BYTES = {True: 4, False: 16}, 1 << 30
-"""Of so many calls the results are kept: on a GPU of fewer, since a copy there may slow down the next call."""
-
 COMPARED, COMPARED_S = 2, 0.1
-"""So many of them are compared, and more until so much time is spent."""
+"""Results of so many calls are compared, and of more until so much time is spent."""
+
+KEPT, KEPT_BYTES, FEWEST_KEPT = {True: 4, False: 16}, {True: 1 << 30, False: 64 << 20}, {True: 1, False: COMPARED}
+"""Of so many calls the results are kept on a GPU, and on a CPU: on a GPU of fewer, since a copy there may slow down the next
+call. On a CPU so many bytes take longer than COMPARED_S to compare: more would be copied, between two calls, for nothing."""
 
 AUDITED_MS, MOST_AUDITED_CALLS = 2, 64
 """So long n audited calls are to take."""
@@ -159,7 +160,8 @@ class TimedVariant:
     def _refill(self, ring: _Ring, number: int) -> tuple[int, int]:
         """Fill the inputs of a set with values that nobody has seen before; what they are made from. The process stands still
         until it is asked again: on a GPU too it sees them in its calls' time alone."""
-        self.process.pause()
+        if self._bench.on_device:  # on a CPU it does since its last answer
+            self.process.pause()
         seeds = self._seeds()
         self._bench.refill(ring.part, ring.shared.sets[number], *seeds)
         return seeds
@@ -208,7 +210,8 @@ class TimedVariant:
         """Keep the results of a call, or not, so that each call so far is among those that are kept with the same chance."""
         self._calls += 1
         nbytes = sum(8 * ring.part.count(name) for name in ring.part.problem.outputs)
-        most = max(1, min(KEPT[self._bench.on_device], KEPT_BYTES // nbytes))
+        on_device = self._bench.on_device
+        most = max(FEWEST_KEPT[on_device], min(KEPT[on_device], KEPT_BYTES[on_device] // nbytes))
         place = len(self._kept) if self._calls <= most else secrets.randbelow(self._calls)
         if place < most:
             results = ring.shared.results(ring.turn)
@@ -227,7 +230,7 @@ class TimedVariant:
         if not claimed_ms:
             return
         part = self._parts[0]
-        share = part.flops / sum(one.flops for one in self._parts) if len(self._parts) > 1 else 1.0
+        share = part.work / sum(one.work for one in self._parts) if len(self._parts) > 1 else 1.0
         claimed_ms = {kind: time_ms * share for kind, time_ms in claimed_ms.items()}
         if not self._bench.on_device and claimed_ms["op"] > LONG_CALL_MS:
             self._audit_each(self._rings[part])

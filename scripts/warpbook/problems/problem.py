@@ -424,6 +424,11 @@ class Case:
         return self.value(self.problem.facts.flops)
 
     @property
+    def work(self) -> int:
+        """What its time grows with: the operations or, of a problem that counts none, the bytes."""
+        return self.flops or self.bytes
+
+    @property
     def bytes(self) -> int:
         """Least traffic: every input and output moved once, unless the problem says else."""
         if self.problem.facts.bytes is not None:

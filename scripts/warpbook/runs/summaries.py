@@ -120,12 +120,12 @@ def disagreement(samples: pd.DataFrame, op_times: pd.DataFrame) -> tuple[int, st
             return row, "n", f"{recorded['n']}, but {tables.SAMPLES.name} has {n} sound samples of the series"
         for column, what, due in _interval(estimate):
             told = recorded[column]
-            if not (due is None or math.isclose(told, due, rel_tol=1e-9) or (math.isnan(told) and math.isnan(due))):
+            if not (math.isclose(told, due, rel_tol=1e-9) or (math.isnan(told) and math.isnan(due))):
                 return row, column, f"{told}, but the {what} of its samples is {due}"
     return None
 
 
-def _interval(estimate: Estimate | None) -> list[tuple[str, str, float | None]]:
+def _interval(estimate: Estimate | None) -> list[tuple[str, str, float]]:
     """The columns of OP_TIMES that hold an estimate, in words, and what they hold."""
     if estimate is None:
         return []

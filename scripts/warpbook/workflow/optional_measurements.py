@@ -1,4 +1,4 @@
-"""Optional measurements of a run, of which all but pairs need a GPU: `optional_measurements` in config.yaml names those that are wanted."""
+"""Optional measurements of a run: `optional_measurements` in config.yaml names those that are wanted. All but pairs need a GPU."""
 
 from collections.abc import Callable
 
@@ -44,23 +44,27 @@ def _against_baseline(plan: Plan) -> list[str]:
     return sorted(chosen)
 
 
-PAIRED_PROCESSES, PAIRED_TESTS = {"cpu": 12, "gpu": 12}, 10
+PAIRED_PROCESSES, PAIRED_TESTS = 12, 10
 """So often a pair of kernels whose difference is known gets processes of its own, on all GPUs together, and is compared
 so often in each."""
+
+
+def _each_gpu(plan: Plan) -> list[str]:
+    """What the parts are called that each of the GPUs makes."""
+    return ["gpu"] if plan.gpus == 1 else [f"gpu-{number}" for number in range(plan.gpus)]
+
 
 OPTIONAL_PARTS: dict[str, Callable[[Plan], list[str]]] = {
     "aa": lambda plan: [
         f"{PARTS}/aa/{gpu}/{cases}/{name}.csv.gz"
         for cases in plan.networks
         for name in _starting_points(plan, cases)
-        for gpu in (["gpu"] if plan.gpus == 1 else [f"gpu-{number}" for number in range(plan.gpus)])
+        for gpu in _each_gpu(plan)
     ],
     "pairs": lambda plan: [
         f"{PARTS}/pairs/{place}.csv"
         for device in plan.devices
-        for place in (
-            [device] if device == "cpu" or plan.gpus == 1 else [f"gpu-{number}" for number in range(plan.gpus)]
-        )
+        for place in (_each_gpu(plan) if device == "gpu" else [device])
     ],
     "attacks": lambda plan: [f"{PARTS}/attacks.csv"],
     "precision": lambda plan: [f"{PARTS}/precision/{name}.csv" for name in _against_baseline(plan)],

@@ -160,7 +160,7 @@ ATTACKS = {
         None, "by the judge's clock", launcher=launchers.SPIN_ASIDE, timed=True,
     ),
     "claims a time that is no number": when_timed("answers what no variant's would", launcher=launchers.NO_NUMBER),
-    "claims a thousandth, and keeps the processors busy by children that nobody waits for": Attack(
+    "claims a thousandth, and keeps the processors busy with child processes that it never waits for": Attack(
         None, None, launcher=launchers.BUSY_CHILDREN, timed=True, cpu="by the judge's clock",
     ),
     "works when what it returned is handed over": when_timed("by the judge's clock", launcher=launchers.WORK_LATE),

@@ -1,4 +1,5 @@
-"""How far the harness itself is to be trusted: A/A tests, kernels whose difference is known, and what a run holds only where it was asked to."""
+"""How far the harness itself is to be trusted: A/A tests, kernels whose difference is known, and what else a run holds only
+where it was asked to."""
 
 from functools import cached_property
 

@@ -1,9 +1,9 @@
-"""Supplement: the harness tried on itself: A/A tests, known differences, kernels that cheat, compute-sanitizer; and parameters swept."""
+"""Supplement: the harness tried on itself: A/A tests, known differences, kernels that cheat, compute-sanitizer; and
+parameters swept."""
 
 import pandas as pd
 
 from warpbook.common import units
-from warpbook.common.statistics import Estimate
 from warpbook.common.units import MISSING
 from warpbook.report.evidence import Evidence
 from warpbook.report.figures import ratio_plots
@@ -64,18 +64,12 @@ def _pairs(ev: Evidence) -> HtmlTable:
                 one.what,
                 units.count(one.n),
                 *(units.count(one.called[verdict]) for verdict in ("same", "faster", "slower", "ambiguous")),
-                _share(one.false_share(margin)),
-                _share(one.found_share),
+                units.percent_interval(one.false_share(margin)),
+                units.percent_interval(one.found_share) if one.found_share else MISSING,
             )
             for one in ev.trust.pair_verdicts
         ),
     )
-
-
-def _share(share: Estimate | None) -> str:
-    if share is None:
-        return MISSING
-    return f"{100 * share.value:.1f} [{100 * share.low:.1f}, {100 * share.high:.1f}]"
 
 
 def _attacks(ev: Evidence) -> HtmlTable:

@@ -317,8 +317,12 @@ def main(words: Sequence[str] | None = None) -> None:
     for row in rows:
         if not row["ok"]:
             said.setdefault(f"{row['status']}: {row['reason']}", []).append(row)
+    wrong = [words for words, of in said.items() if of[0]["status"] == "wrong_result"]
     for words, of in said.items():
-        print(f"{words}{size_words(of[0], network)}" if len(of) == 1 else words)
+        if words not in wrong[1:]:
+            print(f"{words}{size_words(of[0], network)}" if len(of) == 1 else words)
+    if wrong[1:]:  # one says what is to be mended
+        print(f"wrong_result: also in {len(wrong) - 1} other {'cases' if wrong[2:] else 'case'}")
 
 
 if __name__ == "__main__":

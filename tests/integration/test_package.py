@@ -107,6 +107,9 @@ def test_a_kernel_of_a_notebook_is_checked_and_its_report_has_archived_times_of_
     # What an update changed is named, with the reason; and how to have times of it.
     assert re.search(r"gemm/naive gpu stale .*source", text)
     assert "warpbook archive" in done.stdout
+    # No GPU has timed the notebook's kernel. Page 2 and the console say that it is right all the same.
+    assert re.search(r"rows 19 of 19 \S+ right", re.sub(r"\s+", " ", pages[1].extract_text()))
+    assert "correct: yes; " in done.stdout
     made = sorted(path.name for path in (installed.notebook / "results" / "builds" / "gemm").iterdir())
     assert made == ["naive", "rows"]  # and none that the notebook does not need
     checked = installed.warpbook("check")
@@ -121,6 +124,9 @@ def test_an_unchanged_notebook_has_nothing_to_do_and_a_changed_kernel_is_checked
     failed = installed.warpbook("check")
     assert failed.returncode == 1
     assert re.search(r"FAILED +gemm/rows +gemm +wrong_result: .*rows.cu:15: a read", failed.stdout), failed.stdout
+    told = installed.warpbook("report").stdout
+    page = PdfReader(installed.notebook / "reports" / "out" / "gemm.pdf").pages[1].extract_text()
+    assert "correct: no: rows failed a test" in told and re.search(r"(?s)wrong: .*rows.cu:15: a\sread", page)
     kernel.write_text(KERNEL)
 
 

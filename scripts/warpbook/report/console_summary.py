@@ -63,13 +63,16 @@ def _verdicts_line(ev: Evidence) -> str:
 
 def _correctness_line(ev: Evidence) -> str:
     device = "gpu" if ev.ranking.best else "cpu"
+    emulated = {one.stem: tally for one, tally in ev.checks.without_time}
     measured = ev.ranking.measured_variants(device)
-    tallies = {one.stem: found for one in measured if (found := ev.checks.for_variant(one.name))}
+    tallies = {one.stem: found for one in measured if (found := ev.checks.for_variant(one.name))} | emulated
     wrong = [name for name, tally in tallies.items() if tally.passed < tally.tests]
     if not tallies:
         return ""
     verdict = f"no: {units.join_some(wrong, MOST_NAMED)} failed a test" if wrong else "yes"
-    return f"correct: {verdict}; {len(tallies) - len(wrong)} of {len(tallies)} variants pass every test against float64"
+    alone = f" ({len(emulated)} of them on the CPU, emulated, and without a time)" if emulated else ""
+    passed = len(tallies) - len(wrong)
+    return f"correct: {verdict}; {passed} of {len(tallies)} variants{alone} pass every test against float64"
 
 
 def _source(ev: Evidence) -> str:

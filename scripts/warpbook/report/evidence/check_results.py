@@ -79,6 +79,18 @@ class CheckResults(EvidencePart):
         emulated = (tests.network == self._ev.network.name) & (tests.device == "emulator")
         return tally_checks(tests[(tests.variant == variant) & emulated])
 
+    @cached_property
+    def without_time(self) -> list[tuple[Variant, CheckTally]]:
+        """The study's GPU variants that have no time in the report, with their tests on the CPU emulator in sum."""
+        largest, layers = self._ev.largest, self._ev.layer_names
+        untimed = [
+            variant
+            for variant in self._ev.compared_variants("gpu")
+            if not any(self._ev.times.op(variant.name, layer, largest) for layer in layers)
+        ]
+        tallies = [(variant, self.emulator_tally(variant.name)) for variant in untimed]
+        return [(variant, tally) for variant, tally in tallies if tally and tally.tests]
+
     @property
     def not_compared(self) -> list[tuple[Variant, CheckTally]]:
         """GPU variants that the study does not compare but the run checked on its network, with their tests in sum."""

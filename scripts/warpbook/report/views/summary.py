@@ -6,7 +6,7 @@ from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import Evidence
 from warpbook.report.figures import time_plots
 from warpbook.report.views import cell_markup, executive
-from warpbook.report.views.components import Fact, Figure, View
+from warpbook.report.views.components import Fact, Figure, HtmlTable, View, numbers, words
 
 
 def summary_view(ev: Evidence) -> View:
@@ -23,15 +23,32 @@ def summary_view(ev: Evidence) -> View:
     if ev.gpu_run is None:  # which is said of all its variants at once
         problems = problems[problems.device != "gpu"]
     limited = problems.status == "unsupported"
+    checked = {variant.name for variant, _ in ev.checks.without_time}
     return View(
         images=units.count(ev.largest),
         facts=facts,
         kernels=kernels,
         cpu_code=cpu_code,
         figure=figure,
-        why_no_gpu=ev.source.why,
-        broken=tuple(problems[~limited].variant.unique()),
+        why_no_gpu=f"the run {ev.gpu_run.run_id} holds none of them" if ev.gpu_run else ev.source.why,
+        checked=_checked_table(ev) if checked else None,
+        broken=tuple(name for name in problems[~limited].variant.unique() if name not in checked),
         limits=tuple(problems[limited].reason.unique()),
+    )
+
+
+def _checked_table(ev: Evidence) -> HtmlTable:
+    rows = []
+    for variant, tally in ev.checks.without_time:
+        verdict = f"wrong: {tally.failure['reason']}" if tally.failure else "right"
+        ratio = units.significant(tally.worst_ratio, 2)
+        rows.append((variant.stem, f"{tally.passed} of {tally.tests}", ratio, verdict))
+    return HtmlTable(
+        "summary-checked",
+        "Kernels without a time in this report, run on the CPU. Right: they pass every test. Results are compared with "
+        "float64; accesses outside arrays, uninitialized memory and data races are looked for. The supplement says how.",
+        (*words("Kernel"), *numbers("Tests passed", "Error / tolerance"), *words("Verdict")),
+        tuple(rows),
     )
 
 

@@ -47,6 +47,22 @@ def test_small_cases_that_stand_for_large_ones_keep_what_divides_them_and_one_lo
     assert {max(each.values()) for each in made[1:]} == {4097}
 
 
+def test_some_small_cases_are_drawn_by_chance_within_a_variants_limits():
+    variant, large = variants.read("gemm/vectorised"), problem.find("gemm").case("", {"m": 4096, "n": 4096, "k": 4096})
+    first, second = (checking.drawn_cases(variant, [large.at(1)]) for _ in range(2))
+    assert first != second
+    assert len(first) == len(second) == checking.DRAWN
+    assert not any(variant.unsupported(case) or case in checking.ragged_cases(variant) for case in [*first, *second])
+
+
+def test_long_whole_numbers_show_a_rounding_that_long_sums_of_small_ones_hide():
+    variant, case = variants.read("gemm/vectorised"), problem.find("gemm").case("", {"m": 4, "n": 4, "k": 4096}).at(1)
+    values = np.zeros((4, 4096), np.float32)
+    assert checking.lengthen(variant, case, values)
+    assert (values != values.astype(np.float16)).any()
+    assert abs(values).max() < 2**checking.LONG_BITS
+
+
 CHEATS = {
     "writes nothing": ("pass", "leaves 3200 of 3200 outputs unwritten"),
     "writes zeros": ("y[...] = 0", "must be exact on small integers"),

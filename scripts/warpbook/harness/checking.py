@@ -57,7 +57,7 @@ DRAWN = 4
 """Ragged cases of chance, so that no kernel knows them all; extents are up to DRAWN_BEYOND times as large as in the others."""
 DRAWN_BEYOND = 1.5
 LEAST_DRAWN_SUM = 16
-LONG_BITS, MOST_LONG = 17, 256
+LONG_BITS, MOST_LONG = 15, 256
 """Of a few whole numbers among small ones: lower precisions round them, and float32 still holds their sums."""
 SPREAD = 16
 """Times which reals with a `shift` are spread in the last test: an exponential that is right near 0 alone is wrong there."""
@@ -377,8 +377,8 @@ def comparison_columns(
     for name, difference in differences.items():
         array = case.arrays[name]
         # Half precision holds whole numbers up to a limit, and so partial sums where no magnitude is beyond it.
-        limit = VALUES[array.dtype][1] if array.dtype in VALUES else 2**24 if long else math.inf
-        held = difference.max_magnitude <= limit
+        most = VALUES[array.dtype][1] if array.dtype in VALUES else 2**24 if long else math.inf
+        held = difference.max_magnitude <= most
         exact = not array.is_real or (integers and direct and held)
         unit = 0.0 if exact else reference.unit_error(case, variant)
         tolerance = unit * difference.max_magnitude

@@ -130,6 +130,10 @@ def emulate(
     if variant.language:
         with IsolatedBench(variant, sandboxed) as bench:
             yield from check_places(bench, variant, checking.ragged_cases(variant))
+        reason = (
+            f"data races were not looked for: {variant.language.name} is interpreted, a thread or block after another"
+        )
+        yield [correctness_row("", 1, data_races.TEST, ok=False, status="unsupported", reason=reason)]
         return
     if variant.entry and not variant.read_error:
         variant = emulation.cuda_of_python(variant, folder)
@@ -189,7 +193,8 @@ def emulate_cases(
     """Of `emulate`, all but the look for data races."""
     with IsolatedBench(variant, sandboxed, folder) as bench:
         told = False
-        for rows in check_places(bench, variant, ragged):
+        drawn = checking.drawn_cases(variant, [case.at(size) for case in network.cases])
+        for rows in check_places(bench, variant, [*ragged, *drawn]):
             if rows[-1]["status"] == "wrong_result" and not told and "`limits" not in rows[-1]["reason"]:
                 told = True
                 remedy = limit_remedy(variant, ragged, sandboxed, folder, bench.process.library)
@@ -232,7 +237,8 @@ def check(
     chunked = device != "gpu" and network.problem.facts.batch
     tested = [size for size in sizes if not chunked or size <= CPU_CHUNK] or [CPU_CHUNK]
     sound = True
-    places = [*checking.ragged_cases(variant), *(conv.at(size) for conv in network.cases for size in tested)]
+    drawn = checking.drawn_cases(variant, [case.at(max(sizes)) for case in network.cases])
+    places = [*checking.ragged_cases(variant), *drawn, *(conv.at(size) for conv in network.cases for size in tested)]
     for rows in check_places(bench, variant, places):
         yield rows
         sound &= all(row["ok"] or row["status"] == "unsupported" for row in rows)

@@ -39,6 +39,6 @@ def reference(x, xp):
 def magnitude(x, xp):
     """The unit of an output's rounding error. The argument of the exponential is a difference, times log2(e): it is off
     by up to 3 roundings of itself, which the exponential turns into a relative error, and by 2 of the maximum where that is
-    multiplied apart. A few more are its own and the quotient's."""
+    multiplied apart. A few more are its own and the quotient's. What is below float32's normal numbers may be 0."""
     largest = x.max(axis=1, keepdims=True)
-    return reference(x, xp) * (4 + 3 * (largest - x) + 2 * abs(largest))
+    return reference(x, xp) * (4 + 3 * (largest - x) + 2 * abs(largest)) + 2.0**-100

@@ -53,6 +53,14 @@ EXCERPT_FLOPS = 1 << 21
 """Of a small case in place of a study's."""
 LONG = 4096
 """Of the one long extent of such a case at most, but for one more, which no tile divides."""
+DRAWN = 4
+"""Ragged cases of chance, so that no kernel knows them all; extents are up to DRAWN_BEYOND times as large as in the others."""
+DRAWN_BEYOND = 1.5
+LEAST_DRAWN_SUM = 16
+LONG_BITS, MOST_LONG = 15, 256
+"""Of a few whole numbers among small ones: lower precisions round them, and float32 still holds their sums."""
+SPREAD = 16
+"""Times which reals with a `shift` are spread in the last test: an exponential that is right near 0 alone is wrong there."""
 MANY = 259  # size of a batch that no power of two divides, beyond what a byte counts
 
 
@@ -90,6 +98,54 @@ def excerpts(variant: Variant, cases: Sequence[Case]) -> list[Case]:
         for one in dict.fromkeys(allowed)
         if one not in known and one.flops <= 8 * EXCERPT_FLOPS and not variant.unsupported(one)
     ]
+
+
+def drawn_cases(variant: Variant, cases: Sequence[Case]) -> list[Case]:
+    """Small cases whose extents are drawn by chance, up to more than those of the ragged ones, and to those of a study's
+    `cases` where these have no size that could be made small: a kernel may know the shapes that are always tried."""
+    problem, known = variant.problem, ragged_cases(variant)
+    studied = [] if problem.facts.size else cases
+    told = [case for case in problem.ragged if not variant.missing_arguments(case)]
+    if not known or not told:
+        return []
+    named = dict.fromkeys(name for case in told for name, _ in case.given)
+    highest = {
+        name: max([DRAWN_BEYOND * max(case.extents[name] for case in told), *(case.extents[name] for case in studied)])
+        for name in named
+    }
+    found: list[Case] = []
+    for _ in range(100):
+        least = {name: min(case.extents[name] for case in told) for name in named}
+        # A whole number, each length of it as likely as any other.
+        values = {
+            name: int(least[name] + math.expm1(_chance() * math.log1p(highest[name] - least[name] + 1)))
+            for name in named
+        }
+        for name, usual in problem.facts.extents.items():
+            if usual.usual is not None and name in values and secrets.randbelow(2):
+                del values[name]
+        try:
+            size = values.pop(problem.facts.size or "", 1)
+            case = problem.case("", values, secrets.choice(told).optional).at(size)
+            made = variant.header.limits.nearest(case.with_name(str(case)))
+            # Of a sum of few terms the tolerance is too narrow for products that are split into parts.
+            small = made.flops <= EXCERPT_FLOPS and made.sums >= LEAST_DRAWN_SUM
+        except ValueError:  # its extents do not fit together
+            continue
+        if (
+            small
+            and made not in [*known, *found]
+            and not (variant.missing_arguments(made) or variant.unsupported(made))
+        ):
+            found.append(made)
+        if len(found) == DRAWN:
+            break
+    return found
+
+
+def _chance() -> float:
+    """A number from 0 to 1."""
+    return secrets.randbits(53) / 2.0**53
 
 
 def _shrunk(case: Case, values: Mapping[str, int], free: Sequence[str]) -> Case | None:
@@ -190,14 +246,35 @@ def draw_fresh(
     bench: Bench, case: Case | None, inputs: Mapping[str, Any], integers: bool = False, shifted: bool = False
 ) -> None:
     """Fill inputs with values that nobody has seen before, of the ranges that the problem says; `shifted` where it says
-    that, up or down by chance, and the neighbouring rows the other way."""
+    that, up or down by chance, the neighbouring rows the other way, and in some rows one value beyond the others."""
     for name, values in inputs.items():
         array = case.arrays[name] if case else FLOATS
         bench.draw(values, secrets.randbits(63), integers, array)
         if shifted and array.shift and array.is_real:
+            values *= SPREAD
+            # In some rows one value is far above the others: no other keeps exponentials from overflowing.
+            lines = values.reshape(len(values), -1)[secrets.randbelow(4) :: 4]
+            lines -= array.shift
+            lines[:, secrets.randbelow(lines.shape[1])] += array.shift
             first = secrets.randbelow(2)
             values[first::2] += array.shift
             values[1 - first :: 2] -= array.shift
+
+
+def lengthen(variant: Variant, case: Case, values: Any) -> bool:
+    """Give small whole numbers of an input, about one in each sum, so many digits that float32 alone holds them; whether
+    it was done. It is not where the kernel may round its inputs, or float32 would not hold the sums."""
+    floats = {one.dtype for one in case.arrays.values()} <= {"float32", "float64"}
+    header, most = variant.header, math.prod(max(abs(one.least), one.most) for one in list(case.inputs.values())[1:])
+    exact = floats and header.precision in ("fp32", "fp64") and header.method == "direct" and not header.split
+    if not exact or most * (16 * 2**LONG_BITS + 4 * case.sums) > 2**24:
+        return False
+    flat = values.reshape(-1)
+    for _ in range(min(-(-len(flat) // case.sums), MOST_LONG)):
+        flat[secrets.randbelow(len(flat))] = (2 * secrets.randbelow(2) - 1) * (
+            1 << LONG_BITS - 1 | secrets.randbits(LONG_BITS - 1) | 1
+        )
+    return True
 
 
 def scale_of(variant: Variant, case: Case, integers: bool) -> float:
@@ -287,7 +364,7 @@ def guarded_call(
 
 
 def comparison_columns(
-    variant: Variant, case: Case, differences: Mapping[str, reference.Difference], integers: bool
+    variant: Variant, case: Case, differences: Mapping[str, reference.Difference], integers: bool, long: bool = False
 ) -> Row:
     """The columns of CORRECTNESS that say how far off the worst output is and whether all pass.
 
@@ -300,7 +377,8 @@ def comparison_columns(
     for name, difference in differences.items():
         array = case.arrays[name]
         # Half precision holds whole numbers up to a limit, and so partial sums where no magnitude is beyond it.
-        held = difference.max_magnitude <= VALUES[array.dtype][1] if array.dtype in VALUES else True
+        most = VALUES[array.dtype][1] if array.dtype in VALUES else 2**24 if long else math.inf
+        held = difference.max_magnitude <= most
         exact = not array.is_real or (integers and direct and held)
         unit = 0.0 if exact else reference.unit_error(case, variant)
         tolerance = unit * difference.max_magnitude
@@ -394,6 +472,8 @@ def check_case(
                 integers = test == "integers"
                 last = number == len(tests) - 1
                 draw_fresh(bench, case, buffers.input_values, integers, shifted=last and not integers)
+                first = next(iter(buffers.input_values.values()))
+                long = integers and lengthen(variant, case, first)
                 if (scale := scale_of(variant, case, integers)) != 1:
                     for values in buffers.input_values.values():
                         values *= scale
@@ -403,7 +483,7 @@ def check_case(
                     bench.large = emulated_worker.ALL_LARGE if number else 0
                 results = guarded_call(bench, variant, operation, buffers, not number, margins)
                 differences = bench.compare(case, buffers.input_values, results)
-                columns = comparison_columns(variant, case, differences, integers)
+                columns = comparison_columns(variant, case, differences, integers, long)
                 if not columns["ok"] and isinstance(bench, benches.CpuBench):
                     where = reference.describe_mismatch(case, buffers.input_values, results, columns["tolerance"])
                     columns["reason"] += f"; {where}" if where else ""

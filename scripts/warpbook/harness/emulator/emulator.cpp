@@ -459,11 +459,11 @@ static unsigned long blocks_begun;  // each block has a number of its own
 
 EMULATOR_UNWATCHED static void begin_block()
 {
+    races::new_block();  // what the last one wrote last is of that block still
     block_number = ++blocks_begun;
     shared_total = 0;
     renewed_here.clear();
     new_dynamic();
-    races::new_block();
     live = threads, ready = 0;
     std::memset(ready_in, 0, sizeof ready_in);
     std::memset(numbered, 0, sizeof numbered);

@@ -122,9 +122,13 @@ void cp_async_wait_all()  // those that belong to no group yet, too
     cp_async_wait_group(0);
 }
 
+static unsigned long fenced_block = ~0ul;  // the last one in which a thread made what it wrote seen by bulk copies
+void fence_proxy_async() { fenced_block = block_number; }
+
 void cp_async_bulk_global_shared_cta_bulk_group(void* to, unsigned place, int bytes, int line)
 {
     if (place % 16 || bytes % 16 || reinterpret_cast<uintptr_t>(to) % 16) stop("cp.async.bulk of places or bytes that are no multiples of 16", line);
+    if (fenced_block != block_number) stop("cp.async.bulk from shared memory that threads wrote, and none of them has executed fence.proxy.async", line);
     Copies& mine = ordered(thread_number()).outward;
     mine.waiting.push_back({to, at_offset(place, size_t(bytes), line), size_t(bytes), mine.group, line});
 }

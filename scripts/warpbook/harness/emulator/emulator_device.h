@@ -521,8 +521,9 @@ inline void cp_async_ca_shared_global(unsigned place, const void* source, int by
 void cp_async_commit_group();
 void cp_async_wait_group(unsigned left);
 void cp_async_wait_all();
-inline void fence_proxy_async() {}  // what other threads wrote is seen at once
-inline void fence_proxy_async_shared_cta() {}
+// What threads wrote is seen by bulk copies behind such a fence.
+void fence_proxy_async();
+inline void fence_proxy_async_shared_cta() { fence_proxy_async(); }
 
 // A copy from shared memory to the device's is made when its thread waits for it, of what stands there then.
 void cp_async_bulk_global_shared_cta_bulk_group(void* to, unsigned place, int bytes, int line = __builtin_LINE());

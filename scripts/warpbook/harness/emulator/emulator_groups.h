@@ -254,41 +254,63 @@ template <thread_scope scope> struct barrier {
 };
 template <thread_scope scope> void init(barrier<scope>* made, unsigned count) { emulator::begin_phases(made->phases, count); }
 
+enum memory_order { memory_order_relaxed, memory_order_consume, memory_order_acquire, memory_order_release, memory_order_acq_rel, memory_order_seq_cst };
+
+// What an atomic operation orders, and for whom: a fence before it where it releases, one behind it where it acquires.
+struct Ordering {
+    const int order;
+    const bool of_block, before = emulator::block_scope;
+    Ordering(int order, thread_scope scope) : order(order), of_block(scope >= thread_scope_block)
+    {
+        if (order >= memory_order_release) emulator::races::fence(of_block);
+        emulator::block_scope = of_block;
+    }
+    ~Ordering()
+    {
+        emulator::block_scope = before;
+        if (order != memory_order_relaxed && order != memory_order_release) emulator::races::fence(of_block);
+    }
+};
+inline void atomic_thread_fence(int order, thread_scope scope = thread_scope_system)
+{
+    if (order != memory_order_relaxed) emulator::races::fence(scope >= thread_scope_block);
+}
+
 template <class T, thread_scope scope = thread_scope_system> struct atomic_ref {
     T* address;
     explicit atomic_ref(T& of) : address(&of) {}
-    T load(int = 0, EMULATOR_LINE) const { return atomicAdd(address, T(0)); }
-    void store(T value, int = 0) const { atomicExch(address, value); }
-    T exchange(T value, int = 0) const { return atomicExch(address, value); }
-    T fetch_add(T value, int = 0) const { return atomicAdd(address, value); }
-    T fetch_sub(T value, int = 0) const { return atomicSub(address, value); }
-    T fetch_min(T value, int = 0) const { return atomicMin(address, value); }
-    T fetch_max(T value, int = 0) const { return atomicMax(address, value); }
-    T fetch_and(T value, int = 0) const { return atomicAnd(address, value); }
-    T fetch_or(T value, int = 0) const { return atomicOr(address, value); }
+    T load(int order = memory_order_seq_cst, EMULATOR_LINE) const { const Ordering ordering(order, scope); return atomicAdd(address, T(0), line); }
+    void store(T value, int order = memory_order_seq_cst, EMULATOR_LINE) const { const Ordering ordering(order, scope); atomicExch(address, value, line); }
+    T exchange(T value, int order = memory_order_seq_cst, EMULATOR_LINE) const { const Ordering ordering(order, scope); return atomicExch(address, value, line); }
+    T fetch_add(T value, int order = memory_order_seq_cst, EMULATOR_LINE) const { const Ordering ordering(order, scope); return atomicAdd(address, value, line); }
+    T fetch_sub(T value, int order = memory_order_seq_cst, EMULATOR_LINE) const { const Ordering ordering(order, scope); return atomicSub(address, value, line); }
+    T fetch_min(T value, int order = memory_order_seq_cst, EMULATOR_LINE) const { const Ordering ordering(order, scope); return atomicMin(address, value, line); }
+    T fetch_max(T value, int order = memory_order_seq_cst, EMULATOR_LINE) const { const Ordering ordering(order, scope); return atomicMax(address, value, line); }
+    T fetch_and(T value, int order = memory_order_seq_cst, EMULATOR_LINE) const { const Ordering ordering(order, scope); return atomicAnd(address, value, line); }
+    T fetch_or(T value, int order = memory_order_seq_cst, EMULATOR_LINE) const { const Ordering ordering(order, scope); return atomicOr(address, value, line); }
     T operator++(int) const { return fetch_add(1); }
     T operator+=(T value) const { return fetch_add(value) + value; }
-    bool compare_exchange_strong(T& expected, T value, int = 0) const
+    bool compare_exchange_strong(T& expected, T value, int order = memory_order_seq_cst, EMULATOR_LINE) const
     {
-        const T found = atomicCAS(address, expected, value), wanted = expected;
+        const Ordering ordering(order, scope);
+        const T found = atomicCAS(address, expected, value, line), wanted = expected;
         expected = found;
         return found == wanted;
     }
-    bool compare_exchange_weak(T& expected, T value, int = 0) const { return compare_exchange_strong(expected, value); }
+    bool compare_exchange_weak(T& expected, T value, int order = memory_order_seq_cst, EMULATOR_LINE) const { return compare_exchange_strong(expected, value, order, line); }
 };
-enum memory_order { memory_order_relaxed, memory_order_consume, memory_order_acquire, memory_order_release, memory_order_acq_rel, memory_order_seq_cst };
 template <class T, thread_scope scope = thread_scope_system> struct atomic {
     T value;
     atomic() = default;
     atomic(T value) : value(value) {}
     atomic_ref<T, scope> of() { return atomic_ref<T, scope>(value); }
-    T load(int = 0) { return of().load(); }
-    void store(T given, int = 0) { of().store(given); }
-    T exchange(T given, int = 0) { return of().exchange(given); }
-    T fetch_add(T given, int = 0) { return of().fetch_add(given); }
-    T fetch_sub(T given, int = 0) { return of().fetch_sub(given); }
-    T fetch_min(T given, int = 0) { return of().fetch_min(given); }
-    T fetch_max(T given, int = 0) { return of().fetch_max(given); }
+    T load(int order = memory_order_seq_cst, EMULATOR_LINE) { return of().load(order, line); }
+    void store(T given, int order = memory_order_seq_cst, EMULATOR_LINE) { of().store(given, order, line); }
+    T exchange(T given, int order = memory_order_seq_cst, EMULATOR_LINE) { return of().exchange(given, order, line); }
+    T fetch_add(T given, int order = memory_order_seq_cst, EMULATOR_LINE) { return of().fetch_add(given, order, line); }
+    T fetch_sub(T given, int order = memory_order_seq_cst, EMULATOR_LINE) { return of().fetch_sub(given, order, line); }
+    T fetch_min(T given, int order = memory_order_seq_cst, EMULATOR_LINE) { return of().fetch_min(given, order, line); }
+    T fetch_max(T given, int order = memory_order_seq_cst, EMULATOR_LINE) { return of().fetch_max(given, order, line); }
     T operator++(int) { return fetch_add(1); }
 };
 template <class T = void> struct minimum { template <class U> U operator()(U a, U b) const { return b < a ? b : a; } };

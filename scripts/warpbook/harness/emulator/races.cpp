@@ -311,7 +311,7 @@ static void flag(const void* address, bool reads, bool writes)
 
 // ---- Memory ----
 
-enum Kind : unsigned char { READ = 0, WRITE = 1, ATOMIC = 2, VOLATILE = 4, MONOTONE = 8, OF_BLOCK = 16 };
+enum Kind : unsigned char { READ = 0, WRITE = 1, ATOMIC = 2, VOLATILE = 4, MONOTONE = 8, OF_BLOCK = 16, WIDE = 32 };  // WIDE: an atomic operation on eight bytes
 struct Access { unsigned operation, block, round, place; unsigned short thread, moment; unsigned char mask, kind; };
 
 constexpr unsigned KEPT = 3;
@@ -410,10 +410,12 @@ static bool same_warp(const Access& one, const Access& other)
     return one.operation == other.operation && one.block == other.block && one.thread / WARP == other.thread / WARP;
 }
 
+static bool same_size(const Access& one, const Access& other) { return one.mask == other.mask && !((one.kind ^ other.kind) & WIDE); }
+
 static bool may_overlap(const Access& one, const Access& other)
 {
     const unsigned both = one.kind & other.kind, either = one.kind | other.kind;
-    if (both & ATOMIC) return !(either & OF_BLOCK) || one.block == other.block;
+    if (both & ATOMIC) return (!(either & OF_BLOCK) || one.block == other.block) && same_size(one, other);
     if ((one.kind & (ATOMIC | VOLATILE)) && (other.kind & (ATOMIC | VOLATILE))) {
         // A flag; but lanes of a warp that write and read volatile memory count on running together, and two writes lose one.
         return either & ATOMIC || (!(both & WRITE) && !same_warp(one, other));
@@ -462,6 +464,7 @@ static std::string thread_of(const Access& one)
         words += place_of(now) + " " + verb(now) + " in " + thread_of(now) + " what " + place_of(before) + " " + verb(before) + " in " + thread_of(before) + "; ";
         if (why) words += why;
         else if (before.block != now.block && (before.kind | now.kind) & OF_BLOCK) words += "an atomic operation of block scope is none for other blocks";
+        else if (before.kind & now.kind & ATOMIC && !same_size(before, now)) words += "atomic operations of different sizes are none for each other";
         else if (before.block != now.block && used_flags[now.thread]) words += used_block_fences ? "no __threadfence() orders it; __threadfence_block() is for one block" : "no __threadfence() orders it";
         else if (loses_update) words += "no atomic operation";
         else if (before.block != now.block) words += "blocks of one launch run in any order";
@@ -585,7 +588,7 @@ void access(const void* address, size_t bytes, bool writes, int line)
 
 void atomic(const void* address, size_t bytes, bool monotone, bool of_block, int line)
 {
-    accessed(static_cast<char*>(const_cast<void*>(address)), bytes, WRITE | ATOMIC | (monotone ? MONOTONE : 0) | (of_block ? OF_BLOCK : 0), unsigned(line) | OF_LINE);
+    accessed(static_cast<char*>(const_cast<void*>(address)), bytes, WRITE | ATOMIC | (monotone ? MONOTONE : 0) | (of_block ? OF_BLOCK : 0) | (bytes > 4 ? WIDE : 0), unsigned(line) | OF_LINE);
 }
 
 void read_only(const void* address, size_t bytes, int line)
@@ -643,7 +646,7 @@ void* emulator_memset(void* to, int value, size_t bytes)
 }
 
 // The compiler's own atomic operations, C++'s and libcu++'s among them: with what they order.
-#define SEEN(a, kind) emulator::races::accessed((char*)a, sizeof *a, emulator::races::ATOMIC | kind, PLACE)
+#define SEEN(a, kind) emulator::races::accessed((char*)a, sizeof *a, emulator::races::ATOMIC | (sizeof *a > 4 ? emulator::races::WIDE : 0) | kind, PLACE)
 #define FENCED(order, ...) do { if (order != __ATOMIC_RELAXED) emulator::races::fence(); __VA_ARGS__; if (order != __ATOMIC_RELAXED) emulator::races::fence(); } while (0)
 #define CHANGES(T, bits, name) \
     T __tsan_atomic##bits##_##name(volatile T* a, T value, int order) { T old; FENCED(order, SEEN(a, emulator::races::WRITE); old = __atomic_##name(a, value, __ATOMIC_RELAXED)); return old; }

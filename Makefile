@@ -1,12 +1,12 @@
 # make report     from a fresh clone to reports/out/<study>.pdf
 # make test       lint, types, the direction of imports and the unit tests: minutes
 # make test-all   every test
-# make docs       the documentation site
+# make docs       the documentation site; make gallery: the reports that it shows
 # make submission path=<folder> study=sp25, make grade submissions=<folder of folders> study=sp25: the course's
 # make autograder study=sp25      reports/out/sp25-autograder.zip, for Gradescope
 # Each installs what is missing first, and is silent when nothing is.
 
-.PHONY: report submission grade autograder test test-all lint chaos attacks test-cuda12 lock format docs benchmark
+.PHONY: report submission grade autograder test test-all lint chaos attacks test-cuda12 lock format docs gallery benchmark
 .SILENT:
 export PYTHONUTF8 = 1
 # Images for containers set it: each of our many short programs would compile its modules again.
@@ -104,6 +104,10 @@ format: .venv/installed-test
 # The documentation site: reports/out/docs/index.html. The variables silence advertisements for other generators.
 docs: .venv/installed-test
 	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true .venv/bin/mkdocs build --strict --quiet
+
+# The documentation's six reports, from their notebook folders in docs/gallery: PDFs for `make docs`, and pictures.
+gallery: .venv/installed-test
+	.venv/bin/python docs/build_gallery.py
 
 # How long the main commands take here, and how much disk they need.
 benchmark: .venv/installed

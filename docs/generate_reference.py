@@ -21,6 +21,7 @@ import typer
 import yaml
 
 PROJECT = Path(__file__).resolve().parents[1]
+GALLERY, GALLERY_PDFS = PROJECT / "docs" / "gallery", PROJECT / "reports" / "out" / "gallery"
 sys.path.insert(0, str(PROJECT / "scripts"))
 
 from warpbook import command_line  # noqa: E402
@@ -664,6 +665,26 @@ def performance_page() -> str:
     return "".join(parts)
 
 
+def gallery_page() -> str:
+    """The reports of docs/gallery/: what each shows, its picture, its PDF where `make gallery` made it, its folder."""
+    parts = [
+        f"# Gallery\n\n{GENERATED}Six reports, each with the notebook folder that makes it."
+        " GPU times come from archived runs: no report needs a GPU.\n\n"
+    ]
+    for folder in sorted(path for path in GALLERY.iterdir() if path.is_dir()):
+        text = (folder / "README.md").read_text(encoding="utf-8").replace("# ", "## ", 1)
+        files = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".md")
+        listed = "\n".join(
+            f"- [{path.relative_to(folder)}](gallery/{path.relative_to(GALLERY).as_posix()})" for path in files
+        )
+        pdf = f"[The PDF](gallery/{folder.name}.pdf). " if (GALLERY_PDFS / f"{folder.name}.pdf").exists() else ""
+        parts.append(
+            f"{text}\n![A page of the report](gallery/{folder.name}.png){{ width=480 }}\n\n"
+            f"{pdf}The folder `docs/gallery/{folder.name}` holds:\n\n{listed}\n\n"
+        )
+    return "".join(parts)
+
+
 def pages() -> dict[str, str]:
     """The generated pages by their place in the site."""
     return {
@@ -673,6 +694,7 @@ def pages() -> dict[str, str]:
         "reference/kernel-header.md": header_page(),
         "reference/tables.md": tables_page(),
         "performance.md": performance_page(),
+        "gallery.md": gallery_page(),
     }
 
 
@@ -682,5 +704,8 @@ if __name__ == "<run_path>":  # by mkdocs-gen-files
     for name, text in pages().items():
         with mkdocs_gen_files.open(name, "w") as page:
             page.write(text)
+    for pdf in GALLERY_PDFS.glob("*.pdf"):
+        with mkdocs_gen_files.open(f"gallery/{pdf.name}", "wb") as copy:
+            copy.write(pdf.read_bytes())
     with mkdocs_gen_files.open("page.png", "wb") as picture:  # the README's
         picture.write((PROJECT / "reports" / "page.png").read_bytes())

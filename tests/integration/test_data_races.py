@@ -15,6 +15,11 @@ from warpbook.runs import tables
 
 TREE = "for (int o = 32; o; o /= 2) { if (t < o) s[t] += s[t + o]; __syncthreads(); }"
 NO_BARRIER, NO_ATOMIC, NO_FENCE = "__syncthreads() between them", "no atomic operation", "no __threadfence()"
+# The block that draws the last ticket adds up what the others left.
+TICKET = (
+    "__shared__ bool last; if (!t) { part[b] = x[i];\ncuda::atomic_ref<unsigned, cuda::HOW == 3; if (last) count = 0; }\n"
+    "__syncthreads(); if (last && !t) y[0] = part[0] + part[3];"
+)
 # By name: a kernel of `x, y, n` on four blocks of 64 threads, the array that a race is on, and what is missing.
 KERNELS = {
     "tree": ("__shared__ float s[64]; s[t] = x[i]; __syncthreads(); TREE if (!t) atomicAdd(y, s[0]);", "", ""),
@@ -65,6 +70,13 @@ KERNELS = {
                        "last = atomicAdd(&count, 1u) == 3; if (last) count = 0; __threadfence_block(); }\n"
                        "__syncthreads(); if (last && !t) y[0] = part[0] + part[3];", "part",
                        "__threadfence_block() is for one block"),
+    "ticket": (TICKET.replace("HOW", "thread_scope_device> ticket(count); last = ticket.fetch_add(1, cuda::memory_order_acq_rel)"), "", ""),
+    "relaxed_ticket": (TICKET.replace("HOW", "thread_scope_device> ticket(count); last = ticket.fetch_add(1, cuda::memory_order_relaxed)"),
+                       "part", NO_FENCE),
+    "ticket_of_block": (TICKET.replace("HOW", "thread_scope_block> ticket(count); last = ticket.fetch_add(1)"), "count",
+                        "block scope is none for other blocks"),
+    "atomics_of_two_sizes": ("if (t) return; if (b) atomicAdd(&wide, 1ull);\nelse atomicAdd((unsigned*)&wide, 1u);", "wide",
+                             "different sizes"),
     "atomics_of_block": ("atomicAdd_block(y, x[i]);", "y", "block scope is none for other blocks"),
     "atomics_of_block_in_shared_memory": ("__shared__ float sum; if (!t) sum = 0; __syncthreads(); "
                                           "atomicAdd_block(&sum, x[i]); __syncthreads(); if (!t) atomicAdd(y, sum);", "", ""),
@@ -88,6 +100,8 @@ KERNELS = {
                    "__syncthreads(); if (j >= 4) return; atomicAdd(y, x[j * 64 + t]); }", "", ""),
 }  # fmt: skip
 GLOBALS = """\
+#include <cuda/atomic>
+__device__ unsigned long long wide;
 __device__ unsigned count; __device__ float part[4], total; __device__ volatile int ready[4];
 __device__ int held, largest, next; __device__ volatile float s4[4];
 """

@@ -1,5 +1,7 @@
 """The harness attacked: cheating and broken variants, and which check catches each."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -47,12 +49,13 @@ def test_small_cases_that_stand_for_large_ones_keep_what_divides_them_and_one_lo
     assert {max(each.values()) for each in made[1:]} == {4097}
 
 
-def test_some_small_cases_are_drawn_by_chance_within_a_variants_limits():
+def test_some_small_cases_within_a_variants_limits_follow_by_chance_from_its_source():
     variant, large = variants.read("gemm/vectorised"), problem.find("gemm").case("", {"m": 4096, "n": 4096, "k": 4096})
-    first, second = (checking.drawn_cases(variant, [large.at(1)]) for _ in range(2))
-    assert first != second
-    assert len(first) == len(second) == checking.DRAWN
-    assert not any(variant.unsupported(case) or case in checking.ragged_cases(variant) for case in [*first, *second])
+    changed = dataclasses.replace(variant, code=f"{variant.code} ")
+    first, again, other = (checking.drawn_cases(one, [large.at(1)]) for one in (variant, variant, changed))
+    assert first == again != other
+    assert len(first) == len(other) == checking.DRAWN
+    assert not any(variant.unsupported(case) or case in checking.ragged_cases(variant) for case in [*first, *other])
 
 
 def test_long_whole_numbers_show_a_rounding_that_long_sums_of_small_ones_hide():

@@ -9,6 +9,7 @@ numbers in the margins: a kernel that works for poison and NaNs alone is wrong t
 
 import errno
 import math
+import random
 import re
 import secrets
 import sys
@@ -102,7 +103,8 @@ def excerpts(variant: Variant, cases: Sequence[Case]) -> list[Case]:
 
 def drawn_cases(variant: Variant, cases: Sequence[Case]) -> list[Case]:
     """Small cases whose extents are drawn by chance, up to more than those of the ragged ones, and to those of a study's
-    `cases` where these have no size that could be made small: a kernel may know the shapes that are always tried."""
+    `cases` where these have no size that could be made small: a kernel may know the shapes that are always tried. They are
+    the same for a source each time, so that its verdict is."""
     problem, known = variant.problem, ragged_cases(variant)
     studied = [] if problem.facts.size else cases
     told = [case for case in problem.ragged if not variant.missing_arguments(case)]
@@ -113,20 +115,21 @@ def drawn_cases(variant: Variant, cases: Sequence[Case]) -> list[Case]:
         name: max([DRAWN_BEYOND * max(case.extents[name] for case in told), *(case.extents[name] for case in studied)])
         for name in named
     }
+    chance = random.Random(variant.source_sha256)  # a source cannot hold what follows from its own hash
     found: list[Case] = []
     for _ in range(100):
         least = {name: min(case.extents[name] for case in told) for name in named}
         # A whole number, each length of it as likely as any other.
         values = {
-            name: int(least[name] + math.expm1(_chance() * math.log1p(highest[name] - least[name] + 1)))
+            name: int(least[name] + math.expm1(chance.random() * math.log1p(highest[name] - least[name] + 1)))
             for name in named
         }
         for name, usual in problem.facts.extents.items():
-            if usual.usual is not None and name in values and secrets.randbelow(2):
+            if usual.usual is not None and name in values and chance.randrange(2):
                 del values[name]
         try:
             size = values.pop(problem.facts.size or "", 1)
-            case = problem.case("", values, secrets.choice(told).optional).at(size)
+            case = problem.case("", values, chance.choice(told).optional).at(size)
             made = variant.header.limits.nearest(case.with_name(str(case)))
             # Of a sum of few terms the tolerance is too narrow for products that are split into parts.
             small = made.flops <= EXCERPT_FLOPS and made.sums >= LEAST_DRAWN_SUM
@@ -141,11 +144,6 @@ def drawn_cases(variant: Variant, cases: Sequence[Case]) -> list[Case]:
         if len(found) == DRAWN:
             break
     return found
-
-
-def _chance() -> float:
-    """A number from 0 to 1."""
-    return secrets.randbits(53) / 2.0**53
 
 
 def _shrunk(case: Case, values: Mapping[str, int], free: Sequence[str]) -> Case | None:

@@ -258,7 +258,7 @@ ATTACKS = {
         on_cpu="launch(x, w, y); y[len(x) // 16 * 16:] = 0",
     ),
     "computes in less than its declared precision": everywhere(
-        "exceeds what fp32 allows", f"sum += {INPUT}", f"sum += {ROUNDED}",
+        "must be exact on small integers", f"sum += {INPUT}", f"sum += {ROUNDED}",
         on_cpu="y[...] = convolve(half(x), half(w))",
     ),
     "computes in half precision unless it sees small integers": everywhere(

@@ -31,7 +31,7 @@ def main() -> None:
         shutil.copytree(folder, notebook, dirs_exist_ok=True)
         print(f"{folder.name}: warpbook {command[1]}", flush=True)
         subprocess.run(
-            [sys.executable, "-c", "from warpbook.command_line import main; main()", *shlex.split(command[1])],
+            [sys.executable, "-m", "warpbook", *shlex.split(command[1])],
             cwd=notebook,
             env={**os.environ, "PYTHONPATH": str(PROJECT / "scripts")},
             check=True,

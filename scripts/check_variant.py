@@ -191,10 +191,10 @@ def emulate_cases(
     variant: Variant, network: Network | CaseSet, ragged: list[Case], sandboxed: bool, folder: Path, size: int
 ) -> Iterator[list[Row]]:
     """Of `emulate`, all but the look for data races."""
+    large = [case.at(size) for case in network.cases]
     with IsolatedBench(variant, sandboxed, folder) as bench:
         told = False
-        drawn = checking.drawn_cases(variant, [case.at(size) for case in network.cases])
-        for rows in check_places(bench, variant, [*ragged, *drawn]):
+        for rows in check_places(bench, variant, [*ragged, *checking.drawn_cases(variant, large)]):
             if rows[-1]["status"] == "wrong_result" and not told and "`limits" not in rows[-1]["reason"]:
                 told = True
                 remedy = limit_remedy(variant, ragged, sandboxed, folder, bench.process.library)
@@ -205,7 +205,6 @@ def emulate_cases(
                 rows[-1]["reason"] += remedy
             yield rows
         if not network.problem.facts.size:  # its cases are too large to emulate, and no extent makes them smaller
-            large = [case.at(size) for case in network.cases]
             for case in large:
                 if reason := variant.unsupported(case):
                     yield [correctness_row(case.name, size, "integers", ok=False, status="unsupported", reason=reason)]

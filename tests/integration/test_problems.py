@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
 from warpbook.report import console_summary
-from warpbook.report.evidence import Evidence
+from warpbook.report.evidence import Evidence, check_results
 from warpbook.report.views import last_page, milestone_4, summary
 from warpbook.runs import catalog, tables
 
@@ -144,3 +145,16 @@ def test_what_is_said_of_variants_says_nothing_of_whole_networks(changed):
     assert "network/unfused" in names
     assert not names & {*summary.summary_view(ev).broken}
     assert not any("unfused" in line for line in console_summary.summary_lines(ev, Path("a.pdf"), Path("a.html")))
+
+
+def test_a_kernel_without_a_time_is_right_or_wrong_and_what_was_not_looked_for_stands_beside():
+    def row(name: str, *found: tuple[bool, str, str]) -> tuple[str, ...]:
+        tests = pd.DataFrame([{"ok": ok, "status": status, "reason": reason} for ok, status, reason in found])
+        tests = tests.assign(test="reals", worst_ratio=0.5, rel_l2_err=0.0, mismatched_labels=None)
+        checks = SimpleNamespace(without_time=[(SimpleNamespace(stem=name), check_results.tally_checks(tests))])
+        return summary._checked_table(SimpleNamespace(checks=checks)).rows[0]
+
+    passed, untried = (True, "ok", ""), (False, "unsupported", "data races were not looked for")
+    assert row("own", passed, passed) == ("own", "2 of 2", "0.50", "right")
+    assert row("own", passed, untried) == ("own", "1 of 1", "0.50", "right; data races were not looked for")
+    assert row("own", passed, (False, "wrong_result", "off by 3"))[-1] == "wrong: off by 3"

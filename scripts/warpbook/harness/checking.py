@@ -107,29 +107,29 @@ def drawn_cases(variant: Variant, cases: Sequence[Case]) -> list[Case]:
     the same for a source each time, so that its verdict is."""
     problem, known = variant.problem, ragged_cases(variant)
     studied = [] if problem.facts.size else cases
-    told = [case for case in problem.ragged if not variant.missing_arguments(case)]
-    if not known or not told:
+    if not known:
         return []
-    named = dict.fromkeys(name for case in told for name, _ in case.given)
+    possible = [case for case in problem.ragged if not variant.missing_arguments(case)]
+    values_of = {name: [case.extents[name] for case in possible] for case in possible for name, _ in case.given}
+    least = {name: min(values) for name, values in values_of.items()}
     highest = {
-        name: max([DRAWN_BEYOND * max(case.extents[name] for case in told), *(case.extents[name] for case in studied)])
-        for name in named
+        name: max([DRAWN_BEYOND * max(values), *(case.extents[name] for case in studied)])
+        for name, values in values_of.items()
     }
     chance = random.Random(variant.source_sha256)  # a source cannot hold what follows from its own hash
     found: list[Case] = []
     for _ in range(100):
-        least = {name: min(case.extents[name] for case in told) for name in named}
         # A whole number, each length of it as likely as any other.
         values = {
             name: int(least[name] + math.expm1(chance.random() * math.log1p(highest[name] - least[name] + 1)))
-            for name in named
+            for name in values_of
         }
         for name, usual in problem.facts.extents.items():
             if usual.usual is not None and name in values and chance.randrange(2):
                 del values[name]
         try:
             size = values.pop(problem.facts.size or "", 1)
-            case = problem.case("", values, chance.choice(told).optional).at(size)
+            case = problem.case("", values, chance.choice(possible).optional).at(size)
             made = variant.header.limits.nearest(case.with_name(str(case)))
             # Of a sum of few terms the tolerance is too narrow for products that are split into parts.
             small = made.flops <= EXCERPT_FLOPS and made.sums >= LEAST_DRAWN_SUM

@@ -15,7 +15,8 @@ from warpbook.runs.tables import PRECISION
 
 @dataclass(frozen=True)
 class CheckTally:
-    """A variant's tests in sum: worst error over its tolerance, most labels that differ, first failure; why none."""
+    """A variant's tests in sum: worst error over its tolerance, most labels that differ, first failure; why one could
+    not be made."""
 
     tests: int
     passed: int
@@ -41,7 +42,7 @@ def tally_checks(tests: pd.DataFrame) -> CheckTally | None:
         rel_l2_err=tests.rel_l2_err[supported].max(),
         labels=int(labels.max()) if labels.notna().any() else None,
         failure=tables.first_failure(failed.head(1).to_dict("records")),
-        unsupported="" if supported.any() else tests.reason.iloc[0],
+        unsupported=next(iter(tests.reason[~supported]), ""),
     )
 
 

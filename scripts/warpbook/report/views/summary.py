@@ -40,13 +40,14 @@ def summary_view(ev: Evidence) -> View:
 def _checked_table(ev: Evidence) -> HtmlTable:
     rows = []
     for variant, tally in ev.checks.without_time:
-        verdict = f"wrong: {tally.failure['reason']}" if tally.failure else "right"
+        right = f"right; {tally.unsupported}" if tally.unsupported else "right"
+        verdict = f"wrong: {tally.failure['reason']}" if tally.failure else right
         ratio = units.significant(tally.worst_ratio, 2)
         rows.append((variant.stem, f"{tally.passed} of {tally.tests}", ratio, verdict))
     return HtmlTable(
         "summary-checked",
         "Kernels without a time in this report, run on the CPU. Right: they pass every test. Results are compared with "
-        "float64; accesses outside arrays, uninitialized memory and data races are looked for. The supplement says how.",
+        "float64; unless the verdict says otherwise, accesses outside arrays, uninitialized memory and data races are looked for.",
         (*words("Kernel"), *numbers("Tests passed", "Error / tolerance"), *words("Verdict")),
         tuple(rows),
     )

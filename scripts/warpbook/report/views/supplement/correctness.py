@@ -54,7 +54,7 @@ def _row(variant: Variant, device: str, tally: CheckTally, labels: bool = True) 
         units.significant(tally.worst_ratio, 2),
         units.scientific(tally.rel_l2_err),
         str(tally.labels) if labels and tally.labels is not None else MISSING,
-        tally.failure["reason"] if tally.failure else tally.unsupported or "passed",
+        tally.failure["reason"] if tally.failure else "passed" if tally.tests else tally.unsupported,
     )
 
 

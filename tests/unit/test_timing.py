@@ -100,15 +100,22 @@ def test_a_series_goes_on_until_it_has_its_least_samples_without_a_slowdown_or_l
 
 
 @pytest.mark.parametrize("on_device", [True, False])
-def test_a_series_on_a_gpu_has_time_for_the_judge_s_work(on_device, monkeypatch):
-    given = []
-    monkeypatch.setattr(
-        timing, "sample_rows", lambda bench, named, timers, policy, _: (given.append(policy), [])[1:] * 2
+def test_a_series_on_a_gpu_that_verdicts_rest_on_has_time_for_the_judge_s_work(on_device, monkeypatch):
+    longest_s = []
+
+    def sample(timers, policy, *_):
+        longest_s.append(policy.max_time_s)
+        return timing.SeriesResult({name: [timing.Sample(1.0)] for name in timers}, "time")
+
+    monkeypatch.setattr(timing, "sample_interleaved", sample)
+    bench = SimpleNamespace(
+        on_device=on_device, compared=(("cold", "op"),), distrust_reason=lambda: "", read_clock=lambda: (None, False)
     )
-    bench = SimpleNamespace(on_device=on_device, compared=(("cold", "op"),), distrust_reason=lambda: "")
-    timed = SimpleNamespace(variant=SimpleNamespace(name="mine"), arrange=lambda _: {}, verify=lambda _: None)
-    timing.measure_case(bench, [timed], networks.find("fa18").convs[0].at(1), QUICK, None)
-    assert given[0].max_time_s == pytest.approx(QUICK.max_time_s * (timing.JUDGED if on_device else 1))
+    timers = {("cold", "op"): lambda: 1.0, ("cold", "layer"): lambda: 1.0}
+    timed = SimpleNamespace(variant=SimpleNamespace(name="mine"), arrange=lambda _: timers, verify=lambda _: None)
+    policy = SimpleNamespace(target_rel_ci=0.01)
+    timing.measure_case(bench, [timed], networks.find("fa18").convs[0].at(1), QUICK, policy)
+    assert longest_s == pytest.approx([QUICK.max_time_s * (timing.JUDGED if on_device else 1), QUICK.max_time_s])
 
 
 def test_lower_bound_is_the_larger_of_bytes_and_operations():

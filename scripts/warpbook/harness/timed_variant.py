@@ -7,7 +7,7 @@ how long many calls take is seen on the judge's own clock, and a process that cl
 
 import itertools
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from time import perf_counter, sleep
 from typing import Any
@@ -128,8 +128,7 @@ class TimedVariant:
         shared = self._bench.share(part, sets)
         ring = _Ring(part, shared, len(self._rings))
         self._ask(shared.handle, do="arrange", **shared.request)
-        for number in range(sets):
-            self._refill(ring, number)
+        self._refill(ring, range(sets))
         return ring
 
     def _forget(self) -> None:
@@ -157,14 +156,16 @@ class TimedVariant:
         seed = secrets.randbits(48)
         return seed, self._weights if self.variant.header.peer else seed
 
-    def _refill(self, ring: _Ring, number: int) -> tuple[int, int]:
-        """Fill the inputs of a set with values that nobody has seen before; what they are made from. The process stands still
-        until it is asked again: on a GPU too it sees them in its calls' time alone."""
+    def _refill(self, ring: _Ring, numbers: Iterable[int]) -> list[tuple[int, int]]:
+        """Fill the inputs of some sets with values that nobody has seen before; what each is made from. The process stands
+        still until it is asked again: on a GPU too it sees them in its calls' time alone."""
         if self._bench.on_device:  # on a CPU it does since its last answer
             self.process.pause()
-        seeds = self._seeds()
-        self._bench.refill(ring.part, ring.shared.sets[number], *seeds)
-        return seeds
+        found = []
+        for number in numbers:
+            found.append(self._seeds())
+            self._bench.refill(ring.part, ring.shared.sets[number], *found[-1])
+        return found
 
     def _sample(self, state: str, kind: str) -> float:
         """One sample in milliseconds: of all parts of the case, one after another."""
@@ -185,7 +186,7 @@ class TimedVariant:
                 elif not number and self._last_ms < SHORT_CALL_MS:
                     self._ask(do="run", place=ring.place, numbers=[ring.turn])
                 ring.turn = request["number"]
-                seeds = self._refill(ring, ring.turn)
+                (seeds,) = self._refill(ring, [ring.turn])
             taken_ms = self._call(ring, do="take", **request).get("time_ms")
             if type(taken_ms) is not float or not 0 < taken_ms <= self._asked_ms:
                 raise self.process.invalid_answer()
@@ -297,7 +298,7 @@ class TimedVariant:
         began, lasts = perf_counter(), 0
         for trial in itertools.count(1):
             for row, calls in enumerate((count, 2 * count)):
-                seeds = [self._refill(ring, number) for number in range(calls)]
+                seeds = self._refill(ring, range(calls))
                 self._lay_out(ring)
                 self._call(ring, do="run", numbers=list(range(calls)))
                 ordered_ms = done_ms = self._asked_ms

@@ -49,8 +49,8 @@ LONG_ROUND_S = 0.005
 """Looking whether a series is precise takes a fraction of this: after a shorter round it waits for a few more."""
 
 JUDGED = 3
-"""A series on a GPU may last so many times `max_time_s`: fresh inputs, waking calls and messages between two samples of a
-short call take longer than the call."""
+"""A series on a GPU that verdicts rest on may last so many times `max_time_s`: fresh inputs, waking calls and messages
+between two samples of a short call take longer than the call."""
 
 SLOWER_WHEN_FRESH, FRESH_SLACK_MS, FRESH_CALLS = 3, 0.2, 5
 """A call on fresh inputs may take so many times its median and so much more; the fastest of so many counts."""
@@ -183,9 +183,9 @@ def measure_case(
             arranged = one.arrange(case)
         chosen = bench.compared if compared_only else arranged
         timers[one.variant.name] = {kind: arranged[kind] for kind in chosen}
-    if bench.on_device:
-        series = series.model_copy(update={"max_time_s": JUDGED * series.max_time_s})
-    rows, _ = sample_rows(bench, [one.variant for one in timed], timers, series, measuring)
+    rows, _ = sample_rows(
+        bench, [one.variant for one in timed], timers, series, measuring, longer=JUDGED if bench.on_device else 1
+    )
     reject_distrusted(bench)
     state, _ = bench.compared[-1]
     mine = [row for row in rows if row["variant"] == timed[0].variant.name and row["state"] == state]
@@ -224,21 +224,33 @@ def steady_columns(call: SteadyCall) -> Row:
 
 
 def sample_rows(
-    bench: Bench, named: Sequence[NamedSubject], timers: dict[str, Timers], series: SeriesPolicy, measuring: Measuring
+    bench: Bench,
+    named: Sequence[NamedSubject],
+    timers: dict[str, Timers],
+    series: SeriesPolicy,
+    measuring: Measuring,
+    longer: int = 1,
 ) -> tuple[list[Row], dict[str, list[float]]]:
     """The samples of each state and kind, a row each: columns of SAMPLES from `state` on, and `variant`;
     and the times of the kind that others are compared in, by name.
 
-    The first of `named` has every kind; a baseline behind it those that are compared, interleaved with it.
+    The first of `named` has every kind; a baseline behind it those that are compared, interleaved with it. These may
+    last `longer` times the policy's time.
     """
     rows: list[Row] = []
     told_ms: dict[str, list[float]] = {}
     for state, kind in timers[named[0].name]:
         # Claims rest on what the figures are quoted in; the rest is the variant's own, beside it.
-        compared = timers if (state, kind) in bench.compared else [named[0].name]
-        chosen = {name: timers[name][state, kind] for name in compared}
+        compared = (state, kind) in bench.compared
+        chosen = {name: timers[name][state, kind] for name in (timers if compared else [named[0].name])}
+        longest_s = series.max_time_s * (longer if compared else 1)
         with checking.fault_context(named[0], "timed"):
-            result = sample_interleaved(chosen, series, measuring.target_rel_ci, bench.read_clock)
+            result = sample_interleaved(
+                chosen,
+                series.model_copy(update={"max_time_s": longest_s}),
+                measuring.target_rel_ci,
+                bench.read_clock,
+            )
         for name, samples in result.samples.items():
             if (state, kind) == bench.compared[-1] and unthrottled_ms(samples):
                 told_ms[name] = unthrottled_ms(samples)

@@ -34,6 +34,8 @@ LIMIT: dict[str, Any] = {
     "linestyle": (0, (3, 2)),
 }  # a line that measured values are held against
 VERDICTS = {"faster": "#1f7a4d", "slower": "#b3261e", "same": MUTED, "ambiguous": "#8a6200"}
+OVER_LINES = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+"""Behind words that a line would cross."""
 
 
 def _style() -> None:

@@ -42,7 +42,8 @@ def op_times(ev: Evidence) -> str:
                 style.note(axes, f"{units.time(estimate.value)} →", (end, place), (-3, 0), ha="right")
                 continue
             style.bar_with_error(axes, estimate, place, marker, colour)
-            style.note(axes, units.time(estimate.value), (estimate.value, place), (7, 0))
+            right = max(estimate.value, 0 if math.isnan(estimate.high) else estimate.high)
+            style.note(axes, units.time(estimate.value), (right, place), (7, 0), bbox=style.OVER_LINES)
         bound = ev.times.fp32_bound_ms(layer, size)
         assert bound is not None  # of what was measured on a GPU
         axes.axvline(bound, **style.LIMIT)

@@ -136,3 +136,12 @@ def test_a_library_s_call_that_runs_the_kernels_of_another_is_named_with_that(ev
     assert named == ["naive", "fp32", "emulated (kernels of fp32)", "tf32"]
     calls.clear()
     assert cell_markup.library_words(told, every[2]) == "emulated"
+
+
+def test_the_page_tells_what_the_whole_program_takes_with_the_first_kernel_and_with_the_best(ev):
+    said = next(one.text for one in executive.executive_view(ev).findings if one.label == "Program")
+    both = [
+        f"{units.time(1e3 * ev.programs.runs(one.name, ev.largest).elapsed_s.median(), 3)} with {one.stem}"
+        for one in (ev.ranking.naive, ev.ranking.best)
+    ]
+    assert said.startswith(f"The whole program takes {both[0]} and {both[1]}; the convolutions are hardly a part of it (")

@@ -112,11 +112,12 @@ def compared(name: str, verdict: str, ratio: Estimate, paired: bool = True) -> t
     return one, Speedup(ratio, paired, verdict)
 
 
-def samples(*found: tuple[SimpleNamespace, Speedup], slower_than_naive: str = "") -> str:
+def samples(*found: tuple[SimpleNamespace, Speedup], over_naive: tuple[str, float] = ("faster", 2.0)) -> str:
     by_name = {one.name: speedup for one, speedup in found}
 
-    def total_speedup(name: str, size: int, over: str = "") -> Speedup | SimpleNamespace:
-        return SimpleNamespace(verdict="slower" if name == slower_than_naive else "faster") if over else by_name[name]
+    def total_speedup(name: str, size: int, over: str = "") -> Speedup:
+        verdict, value = over_naive
+        return Speedup(Estimate(value, math.nan, math.nan, 1), True, verdict) if over else by_name[name]
 
     ev = SimpleNamespace(
         largest=10,
@@ -136,10 +137,11 @@ def test_what_is_ambiguous_is_named_with_the_samples_that_would_settle_it_and_no
     near = compared("restrict", "ambiguous", Estimate(1.0, 0.9505, 1.0495, 10), paired=False)
     hopeless = compared("block", "ambiguous", Estimate(1.0101, 0.5, 1.5, 10))
     assert samples(settled) == ""
-    assert samples(settled, wide, slower_than_naive="streams") == ""
+    assert samples(settled, wide, over_naive=("slower", 0.9)) == ""
+    assert samples(settled, wide, over_naive=("ambiguous", 0.1)) == ""
     assert samples(settled, near, wide, hopeless) == (
-        "To settle what is ambiguous, take more samples: about 42 of streams (now 6), about 250 of restrict, interleaved with direct (now 10) and "
-        "more than 10 000 of block (now 10)"
+        "Take more samples of streams (6 now, about 42 to decide), restrict beside direct (10 now, about 250 to decide) and "
+        "block (10 now, more than 10 000 to decide)"
     )
     once = compared("tiled", "ambiguous", Estimate(8.0, math.nan, math.nan, 1))
-    assert "about 6 of tiled (now 1)" in samples(once)
+    assert "tiled (1 now, about 6 to decide)" in samples(once)

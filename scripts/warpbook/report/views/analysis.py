@@ -211,8 +211,8 @@ def busy_caption(of_all: str, of_one: str, copy_gb_per_s: float) -> str:
     return (
         f"Of {of_all}: warp instructions, and the shares of FP32 FMAs and of the tensor pipe among them. Of {of_one}, in percent "
         "of each unit's own peak: instruction issue, arithmetic pipes, L1 with shared memory, L2 and DRAM. DRAM over copy: DRAM's "
-        f"rate over that of a plain copy, {units.significant(copy_gb_per_s / 1e3, 3)}\u202fTB/s as measured. Bold: the unit above "
-        f"{counters.HIGH:.0f} % of its peak bounds the kernel ({counters.LOW:.0f} to {counters.HIGH:.0f} %: in part; below: latency)."
+        f"rate over that of a plain copy, {units.significant(copy_gb_per_s / 1e3, 3)}\u202fTB/s as measured. Bold: the unit that bounds "
+        f"the kernel, from {counters.HIGH:.0f} % of its peak on, and in part from {counters.LOW:.0f} % on. No bold: latency bounds it."
     )
 
 

@@ -19,6 +19,7 @@ REMEDIES = {
 LATENCY_REMEDY = "asynchronous copies or more warps, so that more loads are in flight"
 
 SHOWN = 3  # comparisons that a sentence names
+FAR_SLOWER = 0.5  # a speedup over the naive kernel that one sample is enough to tell from 1
 Calls = dict[str, CountedCall]  # a variant's counted calls by layer
 
 
@@ -78,23 +79,23 @@ def samples_sentence(ev: Evidence) -> str:
             continue
         naive = ev.ranking.naive
         over_naive = ev.times.total_speedup(variant.name, ev.largest, over=naive.name) if naive else None
-        if over_naive and over_naive.verdict == "slower":
+        if over_naive and (over_naive.verdict == "slower" or over_naive.ratio.value < FAR_SLOWER):
             continue  # nobody needs to know by how much
         # To tell it from 1, or that it lies within the margin: whichever is sooner.
         enough = (statistics.samples_to_decide(speedup.ratio, margin, beyond) for beyond in (0.0, margin))
         least = min((n for n in enough if n), default=statistics.SAMPLES_MOST + 1)
         if not math.isfinite(speedup.ratio.low):  # one sample tells nothing of how many it takes
             least = statistics.SMALLEST_RANKED
-        together = "" if speedup.paired else f", interleaved with {baseline.stem}"
-        asked.append((least, f"{variant.stem}{together} (now {speedup.ratio.n})"))
+        against = "" if speedup.paired else f" beside {baseline.stem}"
+        asked.append((least, f"{variant.stem}{against}", speedup.ratio.n))
     words = [
-        f"{f'about {units.count(round(n, 2 - len(str(n))))}' if n <= statistics.SAMPLES_MOST else f'more than {units.count(statistics.SAMPLES_MOST)}'} of {what}"
-        for n, what in sorted(asked)
+        f"{what} ({have} now, {f'about {units.count(round(n, 2 - len(str(n))))}' if n <= statistics.SAMPLES_MOST else f'more than {units.count(statistics.SAMPLES_MOST)}'} to decide)"
+        for n, what, have in sorted(asked)
     ]
     if not words:
         return ""
-    more = f" and of {len(words) - SHOWN} others" if len(words) > SHOWN else ""
-    return f"To settle what is ambiguous, take more samples: {units.join_all(words[:SHOWN])}{more}"
+    more = f", and of {len(words) - SHOWN} others" if len(words) > SHOWN else ""
+    return f"Take more samples of {units.join_all(words[:SHOWN])}{more}"
 
 
 def _calls(ev: Evidence, variant: Variant) -> Calls:

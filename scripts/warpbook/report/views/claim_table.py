@@ -98,7 +98,7 @@ def _claims_table(ev: Evidence, id: str, caption: str, judged: list[JudgedClaim]
     return HtmlTable(
         id,
         f"{caption} Column 1: the variant, and what a change is measured against. Values are at {ev.at_size(ev.largest)} unless "
-        f"they name another size.{_counter_run(ev)}",
+        f"they name another size. Multiples of a bound are of the GPU time.{_counter_run(ev)}",
         words("Variant", "Expected", *(["Tested"] if tested else []), "Verdict", "Values"),
         tuple(
             (

@@ -105,22 +105,25 @@ def _program_sentence(ev: Evidence, best: Variant) -> str:
             return ""
         seconds.append(float(found.elapsed_s.median()))
         shares.append(op.value / 1e3 / seconds[-1])
-    part = "hardly a" if max(shares) < NOTABLE else "a visible"
     each = [
-        f"{units.percent(share, 1 if share >= 0.001 else 2)} of {units.time(second * 1e3, 3)} with {one.stem}"
-        for share, second, one in zip(shares, seconds, (naive, best), strict=True)
+        f"{units.time(second * 1e3, 3)} with {one.stem}" for second, one in zip(seconds, (naive, best), strict=True)
     ]
+    parts = units.join_all([units.percent(share, 1 if share >= 0.001 else 2) for share in shares])
+    part = f"are {'hardly a' if max(shares) < NOTABLE else 'a visible'} part of it ({parts})"
     whole = _whole_network_sentence(ev)
-    return f"The convolutions are {part} part of the program's time: {units.join_all(each)}{whole and f'. {whole}'}"
+    return f"The whole program takes {units.join_all(each)}; the convolutions {part}{whole and f'. {whole}'}"
 
 
 def _whole_network_sentence(ev: Evidence) -> str:
     """What the whole network takes as one call, and with PyTorch; empty where neither is known."""
-    calls = [
-        f"{units.time(time.value)} with {one.name}"
-        for peers in (False, True)
-        if (one := ev.networks.fastest(ev.largest, peers)) and (time := ev.networks.time(one.name, ev.largest))
-    ]
+    best, calls = ev.ranking.best, list[str]()
+    convolutions = ev.times.total(best.name, ev.largest) if best else None
+    for peers in (False, True):
+        one = ev.networks.fastest(ev.largest, peers)
+        time = ev.networks.time(one.name, ev.largest) if one else None
+        if one and time:
+            merged = convolutions and time.value < convolutions.value
+            calls.append(f"{units.time(time.value)} with {one.name}{', which merges layers,' if merged else ''}")
     return f"As one call the whole network takes {units.join_all(calls)}" if calls else ""
 
 
@@ -138,7 +141,7 @@ def _next_sentence(ev: Evidence, best: Variant) -> str:
         if times > 1:
             remedy = f"Use {fused.name}" if fused and whole and whole.value < others[most] else f"Speed up {most}"
             return (
-                f"{remedy}: {most} takes {units.time(others[most], 3)} of the profiled program, "
+                f"{remedy}: in the program with {best.stem}, {most} takes {units.time(others[most], 3)}, "
                 f"{units.significant(times, 2)} times the convolutions"
             )
     return causes.next_sentence(ev, best)

@@ -100,7 +100,7 @@ def test_runs_of_other_machines_rules_or_shapes_are_not_comparable_and_it_says_w
     for change, reason in [
         (lambda record: record["machine"]["gpu"].update(name="NVIDIA L4"), "base was measured on NVIDIA H200, head on"),
         (lambda record: record.update(protocol=99), "head under 99"),
-        (lambda record: record["measuring"]["gpu"].update(warmup=7), "the measuring policy differs: gpu is"),
+        (lambda record: record["measuring"]["gpu"].update(warmup=7), "the measuring policy differs: gpu.warmup is"),
         (lambda record: record["networks"]["fa18"].update(shapes_sha256="0"), "no variant was measured in both runs"),
     ]:
         record = copy.deepcopy(base.record)

@@ -67,6 +67,15 @@ def test_a_kernel_that_is_ahead_on_one_layer_is_named_with_the_time_of_both_toge
     assert "fp16x3_wgmma" not in best_sentence(changed) + time_plots.op_times(changed)
 
 
+def test_variants_that_together_are_far_ahead_of_the_best_alone_come_first(ev, monkeypatch):
+    assert best_sentence(ev).startswith("fp16x3_mma computes both layers")
+    monkeypatch.setattr(executive, "FAR_AHEAD", 1.0)
+    together = units.time(sum(ev.ranking.composite.times_ms.values()))
+    assert best_sentence(ev).startswith(
+        f"fp16x3_wgmma on conv2, and fp16x3_mma elsewhere, compute both layers at {ev.at_size(ev.largest)} in {together}. Speed: 1."
+    )
+
+
 def faster(ev, variant, layer, factor):
     """The evidence in whose run all times of a variant on a layer are so many times shorter."""
     samples = ev.gpu_run.table(tables.SAMPLES).copy()
@@ -144,4 +153,6 @@ def test_the_page_tells_what_the_whole_program_takes_with_the_first_kernel_and_w
         f"{units.time(1e3 * ev.programs.runs(one.name, ev.largest).elapsed_s.median(), 3)} with {one.stem}"
         for one in (ev.ranking.naive, ev.ranking.best)
     ]
-    assert said.startswith(f"The whole program takes {both[0]} and {both[1]}; the convolutions are hardly a part of it (")
+    assert said.startswith(
+        f"The whole program takes {both[0]} and {both[1]}; the convolutions are hardly a part of it ("
+    )

@@ -57,7 +57,7 @@ class ProgramRuns(_ConfigModel):
 
 
 class Measuring(_ConfigModel):
-    """The measuring policy. A result counts only under the policy that it was measured with."""
+    """The measuring policy. A result counts only under the `policy_of_samples` that it was measured with."""
 
     target_rel_ci: float = Field(gt=0, lt=1)
     equivalence_margin: float = Field(ge=0, lt=1)
@@ -68,6 +68,11 @@ class Measuring(_ConfigModel):
     tolerated_load: float = Field(
         0.15, gt=0, description="processors that other programs may keep busy while a CPU is timed"
     )
+
+
+def policy_of_samples(measuring: Mapping[str, Any], device: str) -> dict[str, Any]:
+    """What of a measuring policy results of a device must have in common. How long a series may last shows in its interval."""
+    return {"target_rel_ci": measuring["target_rel_ci"], f"{device}.warmup": measuring[device]["warmup"]}
 
 
 class Report(_ConfigModel):

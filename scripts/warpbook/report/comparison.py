@@ -17,6 +17,7 @@ import pandas as pd
 
 from warpbook.common import statistics
 from warpbook.common.statistics import Estimate
+from warpbook.config import settings
 from warpbook.report.evidence import STATE
 from warpbook.runs import summaries, tables
 from warpbook.runs.catalog import Run
@@ -97,10 +98,10 @@ class Comparison:
         names = [run.device_name(device) for run in (self.base, self.head)]
         if names[0] != names[1]:
             return f"base was measured on {names[0]}, head on {names[1]}"
-        for key in ("target_rel_ci", device):
-            if base["measuring"][key] != head["measuring"][key]:
-                old, new = base["measuring"][key], head["measuring"][key]
-                return f"the measuring policy differs: {key} is {old} in base, {new} in head"
+        old, new = (settings.policy_of_samples(record["measuring"], device) for record in (base, head))
+        for key in old:
+            if old[key] != new[key]:
+                return f"the measuring policy differs: {key} is {old[key]} in base, {new[key]} in head"
         held = [{place for place in times if place.device == device} for times in self._times]
         if not held[0] & held[1]:
             return "no variant was measured in both runs on one network at one size"

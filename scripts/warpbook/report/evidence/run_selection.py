@@ -4,6 +4,7 @@ from functools import cached_property
 
 import pandas as pd
 
+from warpbook.config import settings
 from warpbook.harness import building, timing
 from warpbook.kernels import whole_networks
 from warpbook.kernels.variants import Variant
@@ -96,10 +97,10 @@ class Selection(EvidencePart):
             return "its sources changed after it was measured"
         if record["networks"][network.name]["shapes_sha256"] != network.shapes_sha256:
             return "the network's shapes changed after it was measured"
-        now = self._ev.config.measuring.model_dump(mode="json")
-        for key in ("target_rel_ci", device):
-            if policy[key] != now[key]:
-                return f"the measuring policy differs: `{key}` was {policy[key]}, is {now[key]}"
+        was = settings.policy_of_samples(policy, device)
+        for key, now in settings.policy_of_samples(self._ev.config.measuring.model_dump(), device).items():
+            if was[key] != now:
+                return f"the measuring policy differs: `{key}` was {was[key]}, is {now}"
         if not timing.OLDEST_SHOWN <= record["protocol"] <= timing.PROTOCOL:
             return f"it was measured under timing protocol {record['protocol']}, this is {timing.PROTOCOL}"
         return ""

@@ -18,6 +18,7 @@ NOTABLE = 0.1  # the share of a program's time from which a kernel can change th
 
 
 MOST_NAMED = 2  # of more cases a sentence gives the number, not the names
+FAR_AHEAD = 1.5  # a mix of variants that is so many times as fast as the best alone is what a reader should know first
 
 
 def executive_view(ev: Evidence) -> View | None:
@@ -50,24 +51,39 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
     total = ev.times.total(best.name, ev.largest)
     assert total is not None  # of the best kernel
     others = [one for one in (ev.ranking.naive, ev.ranking.best_peer) if one and one != best]
+    where = ev.layer_names[0] if len(ev.layers) == 1 else f"{'both' if len(ev.layers) == 2 else 'all'} {ev.case_word}s"
+    where += f" at {ev.at_size(ev.largest)}"
+    mixed = _mix(ev)
+    if mixed and mixed[0] * FAR_AHEAD < total.value:
+        compared = [
+            f"{units.ratio(time.value / mixed[0])} that of {cell_markup.library_words(ev, one)}"
+            for one in (best, *others)
+            if (time := ev.times.total(one.name, ev.largest))
+        ]
+        return f"{mixed[1]}, and {best.stem} elsewhere, compute {where} in {units.time(mixed[0])}. Speed: {units.join_all(compared)}"
     compared = [_ratio_words(ev, best, one) for one in others]
     if bound := ev.times.total_method_bound_ms(best.name, ev.largest):
         compared.append(f"{units.percent(bound / total.value, 0)} of the hardware's bound")
-    where = ev.layer_names[0] if len(ev.layers) == 1 else f"{'both' if len(ev.layers) == 2 else 'all'} {ev.case_word}s"
-    faster = ""
-    if composite := ev.ranking.composite:
-        quicker: dict[str, list[str]] = {}
-        for layer, one in ev.ranking.faster_variants.items():
-            quicker.setdefault(one.stem, []).append(layer)
-        parts = [
-            f"{name} on {units.join_all(layers) if len(layers) <= MOST_NAMED else f'{len(layers)} of them'}"
-            for name, layers in quicker.items()
-        ]
-        faster = f" ({units.time(sum(composite.times_ms.values()))} with {units.join_all(parts)})"
+    faster = f" ({units.time(mixed[0])} with {mixed[1]})" if mixed else ""
     return (
-        f"{best.stem} computes {where} at {ev.at_size(ev.largest)} in {units.time(total.value)}{faster}"
+        f"{best.stem} computes {where} in {units.time(total.value)}{faster}"
         f"{'. Speed: ' if compared else ''}{units.join_all(compared)}"
     )
+
+
+def _mix(ev: Evidence) -> tuple[float, str] | None:
+    """The time of the best with each faster variant on its layer, and these in words; None where none is faster."""
+    composite = ev.ranking.composite
+    if composite is None:
+        return None
+    quicker: dict[str, list[str]] = {}
+    for layer, one in ev.ranking.faster_variants.items():
+        quicker.setdefault(one.stem, []).append(layer)
+    parts = [
+        f"{name} on {units.join_all(layers) if len(layers) <= MOST_NAMED else f'{len(layers)} of the {len(ev.layers)} {ev.case_word}s'}"
+        for name, layers in quicker.items()
+    ]
+    return sum(composite.times_ms.values()), units.join_all(parts)
 
 
 def _ratio_words(ev: Evidence, best: Variant, other: Variant) -> str:

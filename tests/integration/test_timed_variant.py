@@ -3,6 +3,7 @@
 import re
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ import measure_pairs
 import measure_variant
 from policies import MEASURING, QUICK
 from warpbook.common.supervision import VariantFailure, processor_time
-from warpbook.harness import timing
+from warpbook.harness import timed_variant, timing
 from warpbook.harness.bench import CPU_CHUNK, CpuBench
 from warpbook.harness.timed_variant import TimedVariant
+from warpbook.harness.variant_process import VariantProcess
 from warpbook.kernels import variants
 from warpbook.problems import networks
 
@@ -131,6 +133,28 @@ def test_a_process_that_claims_less_than_its_calls_take_is_refused(images, work_
     assert status == "refused"
     claimed, seen = map(float, re.findall(r"([\d.e-]+) ms", reason)[:2])
     assert claimed < seen / 10
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_an_answer_that_comes_late_is_no_false_claim_where_others_kept_the_machine_busy(busy, cpu_variant, monkeypatch):
+    ask = VariantProcess.ask
+
+    def answer_late(process, *handle, **request):
+        answer = ask(process, *handle, **request)
+        time.sleep(0.02 if request["do"] == "take" else 0)
+        return answer
+
+    monkeypatch.setattr(VariantProcess, "ask", answer_late)
+    bench = CpuBench()
+    bench.read_clock = lambda: (None, busy)
+    slow = cpu_variant(f"time.sleep(0.004)\n{RIGHT}", before="import time")
+    if busy:
+        assert {row["throttled"] for row in measured(slow, bench=bench)} == {True}
+    else:
+        quiet = SimpleNamespace(reason=lambda _: "")
+        monkeypatch.setattr(timed_variant, "LoadMeter", lambda _: quiet)
+        with pytest.raises(VariantFailure, match=r"claims 4.* ms a call .op.; by the judge's clock it answers after 2"):
+            measured(slow, bench=bench)
 
 
 def test_what_a_variant_replaces_in_its_process_is_no_matter_of_the_judge(cpu_variant):

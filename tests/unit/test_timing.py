@@ -112,7 +112,9 @@ def test_a_series_on_a_gpu_that_verdicts_rest_on_has_time_for_the_judge_s_work(o
         on_device=on_device, compared=(("cold", "op"),), distrust_reason=lambda: "", read_clock=lambda: (None, False)
     )
     timers = {("cold", "op"): lambda: 1.0, ("cold", "layer"): lambda: 1.0}
-    timed = SimpleNamespace(variant=SimpleNamespace(name="mine"), arrange=lambda _: timers, verify=lambda _: None)
+    timed = SimpleNamespace(
+        variant=SimpleNamespace(name="mine"), arrange=lambda _: timers, verify=lambda *_, **__: None
+    )
     policy = SimpleNamespace(target_rel_ci=0.01)
     timing.measure_case(bench, [timed], networks.find("fa18").convs[0].at(1), QUICK, policy)
     assert longest_s == pytest.approx([QUICK.max_time_s * (timing.JUDGED if on_device else 1), QUICK.max_time_s])

@@ -92,6 +92,7 @@ class TimedVariant:
         self._asked_ms = 0.0
         self._seen_ms: list[float] = []
         self._taken_ms: list[float] = []
+        self._disturbed = False
 
     def pids(self) -> set[int]:
         """Its process, and what that started."""
@@ -218,10 +219,12 @@ class TimedVariant:
             results = ring.shared.results(ring.turn)
             self._kept[place : place + 1] = [(ring.part, seeds, lambda: results)]
 
-    def verify(self, claimed_ms: Mapping[str, float]) -> None:
+    def verify(self, claimed_ms: Mapping[str, float], disturbed: bool = False) -> None:
         """Look at calls of the timing and at the margins; and, with the median of each kind of sample of a whole case in the
-        state that others are compared in, at the judge's own clock. Raises VariantFailure.
+        state that others are compared in, at the judge's own clock. `disturbed`: other programs kept processors busy
+        during most of the samples. Raises VariantFailure.
         """
+        self._disturbed = disturbed
         for ring in self._rings.values():
             self._look_at_margins(ring)
         if self._last:
@@ -337,6 +340,8 @@ class TimedVariant:
     def _share(self) -> float:
         """What share of what the judge saw is to be claimed, by how busy others keep the machine while this rests: what a
         variant does itself is no excuse."""
+        if self._disturbed:
+            return BUSY_SHARE
         load, before_s = LoadMeter(QUIET), self._processor_s()
         sleep(WINDOW_S)
         return BUSY_SHARE if load.reason(self._processor_s() - before_s) else CLAIMED_SHARE

@@ -83,7 +83,10 @@ def ladder_table(
     )
     counted = units.sample_size(time for time, _ in timed)
     energy = (
-        " Energy is that of the whole GPU, for each call of a row of calls that lasts a second." if has_energy else ""
+        " Energy is that of the whole GPU, for each call of a row of calls that lasts a second. Such a call may take longer: "
+        "power limits the clock."
+        if has_energy
+        else ""
     )
     columns = (
         "Op time is the median of calls and a wait for the device, with half its 95 % interval. Rates count the direct method's "

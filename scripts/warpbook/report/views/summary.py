@@ -101,7 +101,7 @@ def _gpu_figure(ev: Evidence) -> Figure:
         svg,
         f"Bars of op time for every GPU variant on each {ev.case_word}, with the hardware's lower bound.",
         f"Op time on each {ev.case_word}, {ev.at_size(ev.largest)}, {ev.device_name('gpu')}: {shown}"
-        "Medians with 95 % intervals, without copies. Dashed: the lower bound of the direct method in FP32."
+        "Medians with 95 % intervals, without copies, the L2 cache flushed before each call. Dashed: the lower bound of the direct method in FP32."
         f"{' →: the bar ends beyond the chart.' if '→' in svg else ''}",
     )
 

@@ -137,8 +137,13 @@ def emulate(
         return
     if variant.entry and not variant.read_error:
         variant = emulation.cuda_of_python(variant, folder)
+    newer = {} if variant.read_error else emulation.for_other_architectures(variant)
+    for arch in newer:
+        (folder / arch).mkdir(exist_ok=True)
     if variant.course and not variant.read_error:
         yield from ece408_check.check(variant, sandboxed, folder, limit_s)
+        for arch, other in newer.items():
+            yield from faults_on(arch, ece408_check.check(other, sandboxed, folder / arch, limit_s))
         return
     ragged = checking.ragged_cases(variant)
     small = ragged or [conv.at(SEVERAL_IMAGES) for conv in network.cases if network.problem.facts.size]
@@ -147,6 +152,16 @@ def emulate(
         races = beside.submit(data_races.find, variant, small, sandboxed, folder)
         yield from emulate_cases(variant, network, ragged, sandboxed, folder, size)
         yield [races.result()]
+    for arch, other in newer.items():
+        with IsolatedBench(other, sandboxed, folder / arch) as bench:
+            yield from faults_on(arch, check_places(bench, other, small))
+
+
+def faults_on(arch: str, checked: Iterable[list[Row]]) -> Iterator[list[Row]]:
+    """Of the checks of what a source is on another architecture, what is not right."""
+    for rows in checked:
+        if wrong := [row | {"reason": f"on {arch}: {row['reason']}"} for row in rows if not row["ok"]]:
+            yield wrong
 
 
 def limits_tried(variant: Variant) -> Iterator[tuple[str, dict[str, Any]]]:

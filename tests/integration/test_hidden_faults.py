@@ -3,7 +3,7 @@ and blocks that wait for each other."""
 
 import pytest
 
-from emulated import reasons
+from emulated import checked, reasons
 from warpbook.common.files import PROJECT
 from warpbook.harness import checking
 from warpbook.harness.emulator import emulation
@@ -110,3 +110,19 @@ def test_a_right_kernel_is_right_also_where_a_block_waits_for_the_next(check, mo
     monkeypatch.setenv("FAULT", fault)
     assert check() == []
     assert check(excerpts=fault == "none") == []
+
+
+@pytest.mark.parametrize(("condition", "wrong"), [("__CUDA_ARCH__ >= 700", False), ("__CUDA_ARCH__ >= 1000", True)])
+def test_what_a_newer_gpu_would_run_is_judged_too(condition, wrong, tmp_path):
+    folder = tmp_path / "softmax"
+    folder.mkdir()
+    (folder / "problem.py").write_text((PROJECT / "kernels" / "softmax" / "problem.py").read_text())
+    code = (PROJECT / "kernels" / "softmax" / "naive.cu").read_text()
+    store = "results[i] = expf(values[i] - max) / sum;"
+    assert store in code
+    other = store.replace("/ sum", "/ (sum + 0.5f)")
+    new, old = (other, store) if wrong else (store, other)
+    (folder / "own.cu").write_text(code.replace(store, f"\n#if {condition}\n{new}\n#else\n{old}\n#endif\n"))
+    found = reasons(checked(folder, "own", "softmax"))
+    assert bool(found) == wrong
+    assert all(reason.startswith("on sm_100: softmax/own") for reason in found)

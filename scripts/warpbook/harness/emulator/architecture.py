@@ -12,9 +12,12 @@ from warpbook.kernels.launch_inference import cuda_ast
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b((?:\\\n|[^\n])*)", re.MULTILINE)
+DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b((?:\\\n|[^\n])*)", re.MULTILINE)
 _OF_DEVICE = re.compile(r"\b__(?:global|device|constant|shared|managed)__|#[ \t]*(?:define|error|include|pragma)")
 """What device code alone needs, and what either pass sees."""
+_OF_NUMBERS = re.compile(r"[ \t\d()<>=!&|+-]{1,200}")
+NEWER = ("sm_90", "sm_100")
+"""Of architectures, those from which on a source may choose other code."""
 
 
 def settle(source: str, arch: str) -> str:
@@ -25,6 +28,16 @@ def settle(source: str, arch: str) -> str:
     if arch.endswith("a"):
         source = _replace_conditions(source, feature, "1")
     return _replace_conditions(source, "__CUDA_ARCH__", f"{int(re.sub(r'[^0-9]', '', arch)) * 10}")
+
+
+def others(source: str, arch: str) -> list[str]:
+    """Newer architectures on which a source is another program than on this one, each that differs from those before."""
+    seen, found = [settle(source, arch)], []
+    for newer in NEWER:
+        if int(re.sub(r"\D", "", newer)) > int(re.sub(r"\D", "", arch)) and (made := settle(source, newer)) not in seen:
+            seen.append(made)
+            found.append(newer)
+    return found
 
 
 def _replace_conditions(source: str, name: str, value: str) -> str:
@@ -39,7 +52,7 @@ def _replace_conditions(source: str, name: str, value: str) -> str:
             seen = _sees_device(root, source, plain[start:end], start)
             edits.extend((m.start(), m.end(), _decide(m, name, value if seen else "")) for m in mentions)
 
-    for directive in _DIRECTIVE.finditer(plain):
+    for directive in DIRECTIVE.finditer(plain):
         directives.append(directive.span())
         if directive[1] in ("if", "ifdef", "ifndef"):
             groups.append((directive.start(), [directive]))
@@ -65,7 +78,18 @@ def _decide(directive: "re.Match[str]", name: str, value: str) -> str:
         return f"{indent}#if {int((kind == 'ifdef') == bool(value))}" + "\n" * condition.count("\n")
     condition = re.sub(rf"\bdefined\s*(\(\s*{name}\s*\)|\b{name}\b)", str(int(bool(value))), condition)
     condition = re.sub(rf"\b{name}\b", value or "0", condition)
-    return f"{indent}#{kind}{condition}"
+    return f"{indent}#{kind}{_evaluated(condition)}"
+
+
+def _evaluated(condition: str) -> str:
+    """A condition of numbers alone as 1 or 0, so that sources in which all are decided alike are equal; another as it is."""
+    if not _OF_NUMBERS.fullmatch(condition) or "<<" in condition or ">>" in condition:
+        return condition
+    python = re.sub(r"!(?!=)", " not ", condition.replace("&&", " and ").replace("||", " or "))
+    try:
+        return f" {int(bool(eval(python.strip())))}" + "\n" * condition.count("\n")
+    except (SyntaxError, TypeError):
+        return condition
 
 
 def _sees_device(root: "Node", source: str, group: str, start: int) -> bool:

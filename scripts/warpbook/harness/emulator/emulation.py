@@ -21,6 +21,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,7 +31,7 @@ from warpbook.common.errors import UserError
 from warpbook.common.files import LIBRARY, atomic_write
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import building, cpp_compiler, ece408_worker, emulated_worker, nvcc
-from warpbook.harness.emulator import cuda_names, translation
+from warpbook.harness.emulator import architecture, cuda_names, translation
 from warpbook.kernels import ece408, occupancy, sources, variants
 from warpbook.kernels.launch_inference import cuda_ast, inferred_facts, launch_sites, python_launches
 from warpbook.kernels.launch_inference.extent_names import HostNames
@@ -112,6 +113,18 @@ def cuda_of_python(variant: Variant, folder: Path) -> Variant:
     return extracted
 
 
+def emulated_arch(variant: Variant) -> str:
+    """The architecture whose code of a variant is emulated."""
+    arch = variant.header.least_arch
+    return "sm_80" if int(re.sub(r"\D", "", arch) or 0) < 80 else arch
+
+
+def for_other_architectures(variant: Variant) -> dict[str, Variant]:
+    """A variant as newer architectures see it that see another program, by their names."""
+    found = architecture.others(building.device_source(variant), emulated_arch(variant))
+    return {arch: replace(variant, header=variant.header.model_copy(update={"least_arch": arch})) for arch in found}
+
+
 def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> str:
     """A variant's source as C++ for the host, to be compiled behind HEADER.
 
@@ -120,11 +133,8 @@ def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> st
     """
     assert variant.cuda_source is not None
     name = variant.cuda_source.name
-    arch = variant.header.least_arch
-    if int(re.sub(r"\D", "", arch) or 0) < 80:
-        arch = "sm_80"
     source = building.device_source(variant)
-    body = translation.to_host(source, name, own, arch)
+    body = translation.to_host(source, name, own, emulated_arch(variant))
     declared = variant.course.declaration if variant.course else ""
     if not variant.course:  # what headers of CUDA's and of frameworks bring with them
         declared = "".join(

@@ -3,9 +3,10 @@
 What is no change of meaning stays as it is, every line in its place.
 """
 
+import functools
 import re
 from collections.abc import Iterator
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from warpbook.common.errors import UserError
@@ -25,6 +26,9 @@ _HEADERS = re.compile(
     r"|device_(\w+_functions|launch_parameters)\.hp*|math_(constants|functions)\.hp*|(nvrtc|nvml)\.h"
 )
 """CUDA's headers: what the emulator has of them is there already, and what it lacks is named where it is used."""
+_SENSING = re.compile(r"\b(__(?:SANITIZE|asan|lsan|tsan|ubsan|sanitizer)_\w+|__has_feature|EMULATOR_\w+)\b")
+_MACROS_OF_CUDA = re.compile(r"__\w+__|(CUDA|CUDART|NVTX)_\w+|cudaStream\w+")
+_NO_MACROS = {"__inline__", "__restrict__"}  # of CUDA's
 Edit = tuple[int, int, str]
 
 
@@ -55,6 +59,7 @@ def to_host(source: str, name: str, own: dict[str, str], arch: str = "sm_80") ->
 
 
 def _to_host(source: str, name: str, own: dict[str, str]) -> str:
+    _refuse_sensing(source)
     source = re.sub(r"\b__align__\b", "alignas  ", source)
     # No macro: the host's own headers have the word in attributes.
     source = re.sub(r"(?<!\()\b__noinline__\b", " " * len("__noinline__"), source)
@@ -93,6 +98,31 @@ def _to_host(source: str, name: str, own: dict[str, str]) -> str:
         if left in plain:
             raise unsupported_construct(what, plain.count("\n", 0, plain.index(left)) + 1)
     return made
+
+
+def _refuse_sensing(source: str) -> None:
+    """Raise unsupported_construct where a source asks for what tells the emulator from a GPU."""
+    plain = sources.without_comments(source)
+    asked = [(one[0], one.start()) for one in _SENSING.finditer(plain)]
+    for directive in architecture.DIRECTIVE.finditer(plain):
+        names = set(re.findall(r"\w+", directive[2])) & _macros_alone()
+        asked += [(name, directive.start()) for name in names]
+    for name, place in asked:
+        raise unsupported_construct(
+            f"the code asks for {name}, which tells the emulator from a GPU", plain.count("\n", 0, place) + 1
+        )
+
+
+@functools.cache
+def _macros_alone() -> frozenset[str]:
+    """Macros of the emulator that are none of CUDA's: functions there, or nothing."""
+    folder = Path(__file__).parent
+    defined = {
+        name
+        for header in folder.glob("*.h")
+        for name in re.findall(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", header.read_text(), re.MULTILINE)
+    }
+    return frozenset(name for name in defined if not _MACROS_OF_CUDA.fullmatch(name)) | _NO_MACROS
 
 
 def _apply_edits(text: bytes, edits: list[Edit]) -> bytes:

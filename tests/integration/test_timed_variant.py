@@ -166,6 +166,32 @@ def test_each_stands_still_unless_it_is_asked(cpu_variant, tmp_path):
             one.close()
 
 
+WAKING = """
+import ctypes, signal
+signal.signal(signal.SIGCONT, lambda *_: None)
+timer, event = ctypes.c_void_p(), (ctypes.c_long * 8)(0, signal.SIGCONT)
+every = (ctypes.c_long * 4)(0, 30_000_000, 0, 30_000_000)
+ctypes.CDLL(None).timer_create(1, event, ctypes.byref(timer))
+ctypes.CDLL(None).timer_settime(timer, 0, every, None)
+"""
+
+
+def test_one_that_wakes_itself_while_it_is_to_stand_still_is_refused(cpu_variant):
+    """Linux sends a timer's signal, SIGCONT too, to a process that stands."""
+    spinning = (
+        "import sys, threading\ndef spin():\n    while True: pass\nthreading.Thread(target=spin, daemon=True).start()"
+    )
+    one = TimedVariant(CpuBench(), cpu_variant(RIGHT, before=spinning + WAKING), sandboxed=False)
+    try:
+        take = one.arrange(LAYER.at(3))["hot", "op"]
+        with pytest.raises(VariantFailure, match="works while it is to stand still"):
+            for _ in range(5):
+                time.sleep(0.1)
+                take()
+    finally:
+        one.close()
+
+
 def test_a_fault_of_the_machine_in_the_harness_s_own_calls_is_a_row(cpu_variant, monkeypatch):
     bench = CpuBench()
 

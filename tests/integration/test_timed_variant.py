@@ -133,6 +133,32 @@ def test_a_process_that_claims_less_than_its_calls_take_is_refused(images, work_
     assert claimed < seen / 10
 
 
+CLAIM_FOR_SOME = """
+import sys, time
+take = sys.modules["__main__"].Worker.take
+def claim(worker, place, **request):
+    answer = take(worker, place, **request)
+    return {{**answer, "time_ms": answer["time_ms"] / (100 if answer["time_ms"] > {} else 1)}}
+sys.modules["__main__"].Worker.take = claim
+"""
+PARTLY_FALSE = {
+    "of a case's larger part alone": (
+        f"time.sleep(0.3 if len(x) == {CPU_CHUNK} else 0.004)\n{RIGHT}", CLAIM_FOR_SOME.format(100), CPU_CHUNK + 1
+    ),
+    "of single calls, and works on those of a batch at the same time": (
+        "frame = sys._getframe()\nwhile frame and frame.f_code.co_name != 'run': frame = frame.f_back\n"
+        f"frame or time.sleep(0.02)\n{RIGHT}", CLAIM_FOR_SOME.format(0), 3
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", PARTLY_FALSE)
+def test_a_process_is_refused_that_claims_too_little(what, cpu_variant):
+    body, before, images = PARTLY_FALSE[what]
+    status, reason = refusal(cpu_variant(body, before=before), images)
+    assert status == "refused" and "by the judge's clock" in reason, reason
+
+
 def test_what_a_variant_replaces_in_its_process_is_no_matter_of_the_judge(cpu_variant):
     before = (
         "import gc\nnp.where = lambda *_: np.zeros(1)\nnp.abs = np.isfinite = lambda values: values * 0\n"

@@ -145,16 +145,40 @@ def test_an_answer_that_comes_late_is_no_false_claim_where_others_kept_the_machi
         return answer
 
     monkeypatch.setattr(VariantProcess, "ask", answer_late)
-    bench = CpuBench()
-    bench.read_clock = lambda: (None, busy)
+    meter = SimpleNamespace(reason=lambda _: "busy machine" if busy else "")
+    monkeypatch.setattr(timed_variant, "LoadMeter", lambda _: meter)
     slow = cpu_variant(f"time.sleep(0.004)\n{RIGHT}", before="import time")
     if busy:
-        assert {row["throttled"] for row in measured(slow, bench=bench)} == {True}
+        assert measured(slow)
     else:
-        quiet = SimpleNamespace(reason=lambda _: "")
-        monkeypatch.setattr(timed_variant, "LoadMeter", lambda _: quiet)
         with pytest.raises(VariantFailure, match=r"claims 4.* ms a call .op.; by the judge's clock it answers after 2"):
-            measured(slow, bench=bench)
+            measured(slow)
+
+
+CLAIM_FOR_SOME = """
+import sys, time
+take = sys.modules["__main__"].Worker.take
+def claim(worker, place, **request):
+    answer = take(worker, place, **request)
+    return {{**answer, "time_ms": answer["time_ms"] / (100 if answer["time_ms"] > {} else 1)}}
+sys.modules["__main__"].Worker.take = claim
+"""
+PARTLY_FALSE = {
+    "of a case's larger part alone": (
+        f"time.sleep(0.3 if len(x) == {CPU_CHUNK} else 0.004)\n{RIGHT}", CLAIM_FOR_SOME.format(100), CPU_CHUNK + 1
+    ),
+    "of single calls, and works on those of a batch at the same time": (
+        "frame = sys._getframe()\nwhile frame and frame.f_code.co_name != 'run': frame = frame.f_back\n"
+        f"frame or time.sleep(0.02)\n{RIGHT}", CLAIM_FOR_SOME.format(0), 3
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", PARTLY_FALSE)
+def test_a_process_is_refused_that_claims_too_little(what, cpu_variant):
+    body, before, images = PARTLY_FALSE[what]
+    status, reason = refusal(cpu_variant(body, before=before), images)
+    assert status == "refused" and "by the judge's clock" in reason, reason
 
 
 def test_what_a_variant_replaces_in_its_process_is_no_matter_of_the_judge(cpu_variant):
@@ -188,6 +212,32 @@ def test_each_stands_still_unless_it_is_asked(cpu_variant, tmp_path):
     finally:
         for one in both:
             one.close()
+
+
+WAKING = """
+import ctypes, signal
+signal.signal(signal.SIGCONT, lambda *_: None)
+timer, event = ctypes.c_void_p(), (ctypes.c_long * 8)(0, signal.SIGCONT)
+every = (ctypes.c_long * 4)(0, 30_000_000, 0, 30_000_000)
+ctypes.CDLL(None).timer_create(1, event, ctypes.byref(timer))
+ctypes.CDLL(None).timer_settime(timer, 0, every, None)
+"""
+
+
+def test_one_that_wakes_itself_while_it_is_to_stand_still_is_refused(cpu_variant):
+    """Linux sends a timer's signal, SIGCONT too, to a process that stands."""
+    spinning = (
+        "import sys, threading\ndef spin():\n    while True: pass\nthreading.Thread(target=spin, daemon=True).start()"
+    )
+    one = TimedVariant(CpuBench(), cpu_variant(RIGHT, before=spinning + WAKING), sandboxed=False)
+    try:
+        take = one.arrange(LAYER.at(3))["hot", "op"]
+        with pytest.raises(VariantFailure, match="works while it is to stand still"):
+            for _ in range(5):
+                time.sleep(0.1)
+                take()
+    finally:
+        one.close()
 
 
 def test_a_fault_of_the_machine_in_the_harness_s_own_calls_is_a_row(cpu_variant, monkeypatch):

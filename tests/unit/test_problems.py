@@ -288,6 +288,28 @@ def test_inputs_of_timed_calls_come_from_their_seeds_and_share_no_run_of_values(
     assert not any(set(each.tolist()) & set(filled[1].tolist()) for each in shifted)
 
 
+LEFT_OUT = {
+    "a quarter of a long sum": ("reduce", {"n": 1 << 24}, lambda x: x[: 3 * x.size // 4].sum(keepdims=True, dtype=np.float64)),
+    "each row's largest value": ("softmax", {"rows": 3, "columns": 17}, lambda x: np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", LEFT_OUT)
+def test_inputs_of_timed_calls_show_that_a_kernel_leaves_out(what):
+    """What fails it in its checks alone, it could leave out where it is timed."""
+    name, extents, kernel = LEFT_OUT[what]
+    case, bench = problem.find(name).case("", extents), CpuBench()
+    buffers = allocate(bench, case)
+    bench.refill(case, buffers, 1, 2)
+    exact = problem.compute(case, buffers.input_values, np)["y"].astype(np.float32)
+    with np.errstate(all="ignore"):
+        found = kernel(buffers.input_values["x"]).astype(np.float32)
+    variant = variants.read({"reduce": "numpy_sum", "softmax": "numpy_rows"}[name], problem.find(name).folder)
+    for values, right in ((exact, True), (found, False)):
+        differences = bench.compare(case, buffers.input_values, {"y": values})
+        assert checking.comparison_columns(variant, case, differences, integers=False)["ok"] == right
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_type_is_poisoned_between_margins(dtype, make):
     bench, case = CpuBench(), copied(make, dtype).ragged[0]

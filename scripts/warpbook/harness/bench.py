@@ -37,6 +37,10 @@ SHIFTS = 1 << 16
 """An input is the product of values that were drawn once from two of so many places on: drawing takes longer than many calls, and
 what is computed of values at one place, such as their sums, says nothing of the products."""
 
+LONG_SUM, LARGE = 1 << 16, 16
+"""A sum of so many values of either sign is smaller than what many of them add to it, and the tolerance grows with their
+number: a kernel could leave a part of them out. So many values of each are large: without one of these, it is wrong."""
+
 # A call on more than so many times the L2's bytes finds nothing there of the call before: over all variants, layers and
 # sizes beyond it hot medians were 1.000 of cold ones on an H200.
 HOT_WITHIN = 4
@@ -129,6 +133,25 @@ def with_margins(values: Any) -> Any:
     """The words that an array of `allocate_guarded` lies in, with its margins."""
     assert values.base is not None
     return values.base
+
+
+def unsettle(
+    case: Case, name: str, values: Any, seed: Sequence[int], asarray: Callable[[Any], Any] = np.asarray
+) -> None:
+    """Put into the reals of an input what its kernel was checked for, and could leave out where it is timed: rows above and
+    below 0, where the problem says `shift`; in the first input, large values in long sums. `asarray`: of the values' library."""
+    array, generator = case.arrays[name], np.random.default_rng(seed)
+    if array.shift:
+        up = int(generator.integers(2))
+        values[up::2] += array.shift
+        values[1 - up :: 2] -= array.shift
+    long = case.problem.facts.exact and case.sums >= LONG_SUM and array.dtype in ("float32", "float64")
+    if not long or name != next(iter(case.inputs)):
+        return
+    # Each place once: the device writes them in any order.
+    places = np.unique(generator.integers(values.size, size=LARGE * max(1, values.size // case.sums)))
+    large = generator.uniform(0.5, 1, len(places)) * generator.choice([-1, 1], len(places)) * case.sums / LARGE
+    values.reshape(-1)[asarray(places)] = asarray(large.astype(array.dtype))
 
 
 class WorkerProcess(Protocol):
@@ -236,7 +259,7 @@ class Bench(Protocol):
         ...
 
     def refill(self, case: Case, buffers: Buffers, seed: int, others: int) -> None:
-        """Fill the first input with reals decided by `seed` and the others by `others`, fast."""
+        """Fill the first input with reals decided by `seed` and the others by `others`, fast; see `unsettle`."""
         ...
 
     def watch(self, processes: Sequence[WorkerProcess]) -> None:
@@ -351,6 +374,7 @@ class CpuBench:
                 self.draw(kept, secrets.randbits(63), False, array)
             first, second = (kept[begin : begin + one.values.size] for begin in generator.integers(SHIFTS + 1, size=2))
             np.multiply(first.reshape(shape), second.reshape(shape), out=one.values)
+            unsettle(case, name, one.values, [others if number else seed, number, 1])
 
     def watch(self, processes: Sequence[WorkerProcess]) -> None:
         self._processes, self._children_s = processes, sum(one.processor_s() for one in processes)

@@ -30,6 +30,7 @@ from warpbook.harness.bench import (
     WorkerProcess,
     guard,
     result_arrays,
+    unsettle,
 )
 from warpbook.harness.reference import ERROR_MAX, Difference, magnitudes
 from warpbook.harness.shared_memory import layout_of_set, place_sets
@@ -447,7 +448,10 @@ class GpuBench:
 
     def refill(self, case: Case, buffers: Buffers, seed: int, others: int) -> None:
         for number, (name, values) in enumerate(buffers.input_values.items()):
-            self.draw(values, (others if number else seed) + number, False, case.arrays[name])
+            chosen = (others if number else seed) + number
+            self.draw(values, chosen, False, case.arrays[name])
+            if case.arrays[name].is_real:
+                unsettle(case, name, values, [chosen], cupy.asarray)
         self.synchronize()
 
     def watch(self, processes: Sequence[WorkerProcess]) -> None:

@@ -46,17 +46,21 @@ CLAIMED_SHARE, BUSY_SHARE, QUIET = 0.8, 0.05, 0.15
 """A call may claim so much of what the judge sees, and AUDIT_SLACK_MS less, and not less than that; so much where other
 programs keep more than `QUIET` processors busy, for whom the judge or a thread of the call has to wait."""
 
-SOON = 0.25
-"""Of the calls that the judge saw, so many are faster than what the claim is held against: others wait for a processor."""
-
 COPIES = 2
-"""What a call returns is handed over on the judge's clock: it may take so many times as long as the judge's own copy."""
+"""What a call returns is handed over on the judge's clock: it may take so many times as long as the judge's own copy. So
+may what comes of caches that do not hold all sets of an audit."""
+
+COLD_TRIALS = 5
+"""The judge copies so many times what a call may find in no cache."""
 
 AUDIT_SLACK_MS = 0.001
 """A clock's and a message's resolution."""
 
 LONG_CALL_MS, MESSAGE_MS = 2, 0.3
-"""A longer call on a CPU is audited by itself. A request and an answer take so long at most."""
+"""A longer call on a CPU is audited in its samples alone. A request and an answer take so long at most."""
+
+WAKING = 3
+"""A call that wakes the threads, and the timed one behind it in the same request, take so many times as long as that at most."""
 
 OWN_WAY_SHARE = 0.5
 """The kernels' own time is audited where ordering the calls takes less than so much of the time of all."""
@@ -90,9 +94,9 @@ class TimedVariant:
         self._calls = 0
         self._last_ms = float("inf")
         self._asked_ms = 0.0
-        self._seen_ms: list[float] = []
-        self._taken_ms: list[float] = []
-        self._disturbed = False
+        self._share_of_series = self._load_from_now()
+        self._samples_ms: list[tuple[float, float]] = []
+        """What each sample was said to take, and what the judge saw of it but for messages."""
 
     def pids(self) -> set[int]:
         """Its process, and what that started."""
@@ -117,7 +121,8 @@ class TimedVariant:
         case = case.with_problem(self.variant.problem)
         self._parts = self._bench.parts(case)
         self._kept, self._calls, self._last_ms = [], 0, float("inf")
-        self._seen_ms, self._taken_ms = [], []
+        self._samples_ms = []
+        self._share_of_series = self._load_from_now()
         self._returns = False
         for part in dict.fromkeys(self._parts):
             ring = self._rings[part] = self._make_ring(part, 1 if self._bench.on_device else SETS)
@@ -170,7 +175,7 @@ class TimedVariant:
 
     def _sample(self, state: str, kind: str) -> float:
         """One sample in milliseconds: of all parts of the case, one after another."""
-        total_ms = 0.0
+        total_ms = seen_ms = 0.0
         kept = secrets.randbelow(len(self._parts))
         for number, part in enumerate(self._parts):
             ring = self._rings[part]
@@ -191,13 +196,13 @@ class TimedVariant:
             taken_ms = self._call(ring, do="take", **request).get("time_ms")
             if type(taken_ms) is not float or not 0 < taken_ms <= self._asked_ms:
                 raise self.process.invalid_answer()
-            self._seen_ms.append(self._asked_ms)
-            self._taken_ms.append(taken_ms)
             total_ms += taken_ms
+            seen_ms += (self._asked_ms - MESSAGE_MS) / (WAKING if "wake" in request else 1)
             self._last = ring, seeds
             if number == kept:
                 self._keep_by_chance(ring, seeds)
         self._last_ms = total_ms
+        self._samples_ms.append((total_ms, seen_ms))
         return total_ms
 
     def _call(self, ring: _Ring, **request: Any) -> dict[str, Any]:
@@ -219,12 +224,10 @@ class TimedVariant:
             results = ring.shared.results(ring.turn)
             self._kept[place : place + 1] = [(ring.part, seeds, lambda: results)]
 
-    def verify(self, claimed_ms: Mapping[str, float], disturbed: bool = False) -> None:
+    def verify(self, claimed_ms: Mapping[str, float]) -> None:
         """Look at calls of the timing and at the margins; and, with the median of each kind of sample of a whole case in the
-        state that others are compared in, at the judge's own clock. `disturbed`: other programs kept processors busy
-        during most of the samples. Raises VariantFailure.
+        state that others are compared in, at the judge's own clock. Raises VariantFailure.
         """
-        self._disturbed = disturbed
         for ring in self._rings.values():
             self._look_at_margins(ring)
         if self._last:
@@ -236,9 +239,9 @@ class TimedVariant:
         part = self._parts[0]
         share = part.work / sum(one.work for one in self._parts) if len(self._parts) > 1 else 1.0
         claimed_ms = {kind: time_ms * share for kind, time_ms in claimed_ms.items()}
-        if not self._bench.on_device and claimed_ms["op"] > LONG_CALL_MS:
-            self._audit_each(self._rings[part])
-        else:
+        if not self._bench.on_device:
+            self._audit_samples(self._handing_ms(self._rings[part]))
+        if self._bench.on_device or claimed_ms["op"] <= LONG_CALL_MS:
             self._forget()
             self._audit(part, claimed_ms)
         self._forget()
@@ -295,10 +298,10 @@ class TimedVariant:
         # The first calls find nothing in any cache.
         self._lay_out(ring)
         self._call(ring, do="run", numbers=list(range(2 * count)))
-        handing_ms = self._handing_ms(ring)
-        seeds: list[tuple[int, int]] = []
+        besides_ms = self._handing_ms(ring) + (0 if self._bench.on_device else self._cold_ms(ring))
+        kept: dict[int, list[_Called]] = {}
         least_ms = np.full((2, 2), np.inf)  # of n and 2n calls: until they were ordered, and until they were done
-        began, lasts = perf_counter(), 0
+        began, lasts, share_of_audit = perf_counter(), 0, self._load_from_now()
         for trial in itertools.count(1):
             for row, calls in enumerate((count, 2 * count)):
                 seeds = self._refill(ring, range(calls))
@@ -309,11 +312,16 @@ class TimedVariant:
                     self._ask(do="synchronize")
                     done_ms += self._asked_ms
                 least_ms[row] = np.minimum(least_ms[row], [ordered_ms, done_ms])
+                if not secrets.randbelow(trial):  # each trial with the same chance
+                    looked_at = secrets.SystemRandom().sample(
+                        range(calls), min(calls, FEWEST_KEPT[self._bench.on_device])
+                    )
+                    kept[row] = [(part, seeds[one], partial(dict, ring.shared.results(one))) for one in looked_at]
             # What a batch costs whatever its length, and no more of it than an honest process needs.
             once_ms = np.clip(2 * least_ms[0] - least_ms[1], 0, MESSAGE_MS)
-            ordering_ms, seen_ms = (least_ms[1] - once_ms) / (2 * count) - handing_ms
+            ordering_ms, seen_ms = (least_ms[1] - once_ms) / (2 * count) - besides_ms
             lasts += trial > AUDITS and perf_counter() - began > AUDIT_S
-            share = self._share() if lasts else CLAIMED_SHARE
+            share = min(self._share(), share_of_audit()) if lasts else CLAIMED_SHARE
             kind = self._excess(claimed_ms, share * seen_ms, ordering_ms / seen_ms)
             if not kind:
                 break
@@ -323,7 +331,7 @@ class TimedVariant:
                     f"{self.variant.name} claims {claimed_ms[kind]:.4g} ms a call ({kind}); by the judge's clock each of "
                     f"{2 * count} calls takes {seen_ms:.4g} ms",
                 )
-        self._compare_some([(part, one, partial(ring.shared.results, number)) for number, one in enumerate(seeds)])
+        self._compare_some(list(itertools.chain(*kept.values())))
 
     def _handing_ms(self, ring: _Ring) -> float:
         """How long the process may take to hand over what a call returned; nothing where calls return nothing."""
@@ -337,27 +345,47 @@ class TimedVariant:
             spent_ms = (perf_counter() - began) * 1e3 / count
         return COPIES * spent_ms
 
+    def _cold_ms(self, ring: _Ring) -> float:
+        """How much longer a call may take because it comes after calls on all other sets, whose arrays a cache may not hold
+        beside its own; by the judge's own copies of them."""
+
+        def copy_ms(count: int) -> float:
+            spent_ms = []
+            for _ in range(COLD_TRIALS):
+                began = perf_counter()
+                for values in itertools.chain(*(buffers.values for buffers in ring.shared.sets[:count])):
+                    np.copyto(np.ndarray(values.shape, values.dtype, target), values)
+                spent_ms.append((perf_counter() - began) * 1e3 / count)
+            return min(spent_ms)
+
+        target = bytearray(max(values.nbytes for values in ring.shared.sets[0].values))
+        return COPIES * max(0.0, copy_ms(len(ring.shared.sets)) - copy_ms(min(SETS, len(ring.shared.sets))))
+
     def _share(self) -> float:
         """What share of what the judge saw is to be claimed, by how busy others keep the machine while this rests: what a
         variant does itself is no excuse."""
-        if self._disturbed:
-            return BUSY_SHARE
-        load, before_s = LoadMeter(QUIET), self._processor_s()
+        load = self._load_from_now()
         sleep(WINDOW_S)
-        return BUSY_SHARE if load.reason(self._processor_s() - before_s) else CLAIMED_SHARE
+        return load()
+
+    def _load_from_now(self) -> Callable[[], float]:
+        """As `_share`, by how busy others keep the machine until that is called."""
+        load, before_s = LoadMeter(QUIET), self._processor_s()
+        return lambda: BUSY_SHARE if load.reason(self._processor_s() - before_s) else CLAIMED_SHARE
 
     def _processor_s(self) -> float:
         return sum(one.processor_s() for one in (self, *self.rivals))
 
-    def _audit_each(self, ring: _Ring) -> None:
-        """Hold what the judge saw of the calls against what the process said. Raises VariantFailure."""
-        taken_ms, seen_ms = float(np.median(self._taken_ms)), float(np.quantile(self._seen_ms, SOON))
-        least_ms = taken_ms + self._handing_ms(ring) + MESSAGE_MS
-        if least_ms < CLAIMED_SHARE * seen_ms and least_ms < self._share() * seen_ms:
+    def _audit_samples(self, handing_ms: float) -> None:
+        """Hold what the judge saw of each sample against what the process said of it. Raises VariantFailure."""
+        claimed_ms, seen_ms = np.transpose(self._samples_ms)
+        seen_ms -= len(self._parts) * handing_ms
+        share = float(np.median(claimed_ms / np.maximum(seen_ms, claimed_ms)))
+        if share < CLAIMED_SHARE and share < min(self._share_of_series(), self._share()):
             raise VariantFailure(
                 "refused",
-                f"{self.variant.name} claims {taken_ms:.4g} ms a call (op); by the judge's clock it answers after "
-                f"{seen_ms:.4g} ms",
+                f"{self.variant.name} claims {np.median(claimed_ms):.4g} ms a call (op); by the judge's clock it answers "
+                f"after {np.median(seen_ms):.4g} ms",
             )
 
     def _lay_out(self, ring: _Ring) -> None:

@@ -3,6 +3,7 @@ Nothing that it answers is believed: an answer is bounded, and whoever asks look
 
 import contextlib
 import json
+import math
 import os
 import secrets
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from warpbook.common.supervision import (
     children,
     descendants,
     end_with_parent,
+    exact_processor_s,
     processor_time,
 )
 from warpbook.harness import (
@@ -43,6 +46,10 @@ from warpbook.machine import faults
 
 EXIT_TIMEOUT_S, START_TIMEOUT_S = 10, 120
 STOP_INTERVAL_S, _STANDING = 1e-4, ("T", "t", "Z", "X", "")  # states of a process, the last of one that is gone
+
+STANDING_S, MOST_AWAKE = 1e-3, 3
+"""Processor time that a process may still take once it stands, since its threads stop one after another: 0.7 ms at most of 256
+threads on two busy processors. It is refused when it took more so often: a virtual machine's host may stop it in between."""
 
 _KNOWN = set[int]()
 """Children of this process that are no variant's, or a variant's first process. Others fled from one of these."""
@@ -80,7 +87,9 @@ class VariantProcess:
             self._how = worker.DEVICE
         self._process: subprocess.Popen[bytes] | None = None
         self._started: subprocess.Popen[bytes] | None = None
-        self._paused = set[int]()
+        self._paused = dict[int, float]()
+        """Processes that stand still, and the processor time that each had taken then."""
+        self._times_awake = 0
 
     def start(self) -> "VariantProcess":
         """Have it load what it needs while this process does something else; itself."""
@@ -106,22 +115,40 @@ class VariantProcess:
         """Stop it and all that it started, and wait until they stand. Raises VariantFailure where something fled from a
         variant's process, or does not stop."""
         until = time.monotonic() + EXIT_TIMEOUT_S
-        while started := self.pids() - self._paused:  # again, for what they started until they stood
+        while started := self.pids() - self._paused.keys():  # again, for what they started until they stood
             self._signal(started, signal.SIGSTOP)
-            self._paused |= started
-            while any(processor_time(pid)[1] not in _STANDING for pid in started):
+            self._paused |= dict.fromkeys(started, math.inf)
+            while not self._stand(started):
                 if time.monotonic() > until:
                     raise VariantFailure("refused", f"{self._variant.name} starts a process that cannot be stopped")
                 time.sleep(STOP_INTERVAL_S)
         if children(os.getpid()) - _KNOWN:
             raise VariantFailure("refused", f"{self._variant.name} starts a process that leaves its own")
 
-    def resume(self) -> None:
-        """Let go on what was stopped."""
-        self._signal(self._paused, signal.SIGCONT)
-        self._paused = set()
+    def _stand(self, pids: set[int]) -> bool:
+        """Whether processes stand still, by their states and by their clocks, which are noted."""
+        if any(processor_time(pid)[1] not in _STANDING for pid in pids):
+            return False
+        before_s = {pid: exact_processor_s(pid) for pid in pids}
+        now_s = {pid: exact_processor_s(pid) for pid in pids}
+        self._paused |= now_s
+        return before_s == now_s
 
-    def _signal(self, pids: set[int], number: int) -> None:
+    def resume(self) -> None:
+        """Let go on what was stopped. Raises VariantFailure where it did not stand still: a timer's signal wakes a process."""
+        if self._paused:
+            worked_s = sum(max(0.0, exact_processor_s(pid) - before_s) for pid, before_s in self._paused.items())
+            self._times_awake += worked_s > STANDING_S or bool(self.pids() - self._paused.keys())
+            if self._times_awake >= MOST_AWAKE:
+                raise VariantFailure(
+                    "refused",
+                    f"{self._variant.name} works while it is to stand still: {worked_s * 1e3:.3g} ms of processor time, and "
+                    f"{STANDING_S * 1e3:g} ms would pass",
+                )
+        self._signal(self._paused, signal.SIGCONT)
+        self._paused = {}
+
+    def _signal(self, pids: Iterable[int], number: int) -> None:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)

@@ -720,6 +720,24 @@ OTHERS |= {
         "void run(const float *in, float *out, int n) {\n  add<<<utils::ceil_div(n, 256), 256>>>(in, out, n);\n}\n",
         {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [256], "grid": ["(n + 256 - 1) // 256"]},
     ),
+    "rows and columns of each matrix": (
+        "gemm",
+        "__global__ void mul(float *A, float *B, float *C, int numARows, int hB, int numCols_2) { C[0] = A[0]; }\n"
+        "void run(float *A, float *B, float *C, int numARows, int numAColumns, int numCols_2) {\n"
+        "  mul<<<numARows, numCols_2>>>(A, B, C, numARows, numAColumns, numCols_2);\n}\n",
+        {"kernel": "mul", "arguments": ["a", "b", "c", "m", "k", "n"], "threads": ["n"], "grid": ["m"]},
+    ),
+    "one row in two launches": (
+        "softmax",
+        "__global__ void most(const float *in, float *top, int N) { *top = in[0]; }\n"
+        "__global__ void soft(const float *in, float *out, int N, float *top) { out[0] = in[0] - *top; }\n"
+        "void solve(const float *in, float *out, int N) {\n  float *top;\n  cudaMalloc(&top, sizeof(float));\n"
+        "  most<<<1, 256>>>(in, top, N);\n  soft<<<N / 64, 64>>>(in, out, N, top);\n}\n",
+        {"steps": [
+            {"kernel": "most", "arguments": ["x", "top", "columns"], "threads": [256], "grid": [1]},
+            {"kernel": "soft", "arguments": ["x", "y", "columns", "top"], "threads": [64], "grid": ["columns // 64"]},
+        ], "scratch": {"top": 4}, "limits": {"rows": {"is": 1}}},
+    ),
     "threads that are no fewer than a number": (
         "reduce",
         "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"

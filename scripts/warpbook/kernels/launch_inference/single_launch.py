@@ -133,14 +133,24 @@ class LaunchInference:
     def _flat(self) -> InferredLaunch | None:
         """The facts where the one number that a kernel gets is the length of a row, and there is one row; None where it
         gets others, or its launch is of several rows."""
+        one = self.of_one_row(self.lengths)
+        return one.infer() if one else None
+
+    @property
+    def lengths(self) -> set[str]:
+        """The host's names of the first extent that the kernel gets."""
+        return {name for name, extent in self.own_extents.items() if extent == self.names.base[0]}
+
+    def of_one_row(self, lengths: set[str]) -> "LaunchInference | None":
+        """It where the one number of the host's is the length of a row, and there is one row; None where there are more,
+        or where it is that already."""
         first, *others = self.names.base
-        taken = {name for name, extent in self.own_extents.items() if extent == first}
-        if len(others) != 1 or len(taken) != 1 or first in self._beside.values():
+        rows = {name for name, extent in self._beside.items() if extent == first}
+        if len(others) != 1 or len(lengths) != 1 or self.fixed or rows - lengths:
             return None
-        (name,) = taken
-        one = self.with_sibling_extents({name: others[0]})
+        one = self.with_sibling_extents(dict.fromkeys(lengths, others[0]))
         one.fixed = {first: {"is": 1}}
-        return one.infer()
+        return one
 
     def facts(self, arrays: dict[int, str]) -> dict[str, Any]:
         """Kernel, arguments, threads, grid, shared memory and loop, the arrays as they are given by their places."""

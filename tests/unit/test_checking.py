@@ -49,6 +49,22 @@ def test_small_cases_that_stand_for_large_ones_keep_what_divides_them_and_one_lo
     assert {max(each.values()) for each in made[1:]} == {4097}
 
 
+@pytest.mark.parametrize(("type_name", "multiple"), [("int", 256), ("float", 4096), ("double", 2048)])
+def test_no_case_is_checked_twice_whatever_the_types_and_limits(type_name, multiple, tmp_path):
+    (tmp_path / "problem.py").write_text((problem.FOLDER / "reduce" / "problem.py").read_text())
+    (tmp_path / "mine.yaml").write_text(f"limits: {{n: {{multiple_of: {multiple}}}}}\n")
+    (tmp_path / "mine.cu").write_text(
+        f"__global__ void sum(const {type_name} *x, {type_name} *y, int n) {{}}\n"
+        f"void run({type_name} *x, {type_name} *y, int n) {{ sum<<<n, 1>>>(x, y, n); }}\n"
+    )
+    variant = variants.read("mine", tmp_path)
+    for n in (64, *range(65536, 65536 + 20 * multiple, multiple)):
+        large = [problem.read(tmp_path).case("", {"n": n}).at(1)]
+        made = [cases(variant, large) for cases in (checking.drawn_cases, checking.excerpts)]
+        checked = [str(case) for case in [*checking.ragged_cases(variant), *made[0], *made[1]]]
+        assert len(checked) == len(set(checked))
+
+
 def test_some_small_cases_within_a_variants_limits_follow_by_chance_from_its_source():
     variant, large = variants.read("gemm/vectorised"), problem.find("gemm").case("", {"m": 4096, "n": 4096, "k": 4096})
     changed = dataclasses.replace(variant, code=f"{variant.code} ")

@@ -530,6 +530,13 @@ LAUNCHES = {
         "", f"{EXTENTS}, float alpha, bool relu, const float* bias",
         "conv<<<(N * M + 255) / 256, 256>>>(x, w, y, N, C, H, W, M, K, 0.5f, false, nullptr);", [0.5, 0, "null"],
     ),
+    "brackets that a formatter took apart": (
+        "", EXTENTS, "conv << <(N * M + 255) / 256, 256 >> > (x, w, y, N, C, H, W, M, K);", [],
+    ),
+    "a choice that a constant of the file makes": (
+        "const bool DEBUG = false;\n", EXTENTS,
+        "conv<<<(N * M + 255) / 256, DEBUG ? 32 : 256>>>(x, w, y, N, C, H, W, M, K);", [],
+    ),
     "a factor and a bias of the host's": (
         "", f"{EXTENTS}, float alpha, const float* b", "const float one = 1.0f;\n"
         "  float* bias = b;\n  conv<<<(N * M + 255) / 256, 256>>>(x, w, y, N, C, H, W, M, K, one, bias);", [1.0, "bias"],
@@ -663,6 +670,80 @@ OTHERS = {
         "void run(const float* v, float* r, int n) {\n  cudaDeviceProp prop;\n  cudaGetDeviceProperties(&prop, 0);\n"
         "  cudaMemset(r, 0, 4);\n  add<<<2 * prop.multiProcessorCount, 256>>>(v, r, n);\n}\n",
         {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [256], "grid": [264], "clear": ["y"]},
+    ),
+}  # fmt: skip
+
+
+PRODUCT = "__global__ void mul(const float *A, const float *B, const float *C, float *D, int M, int N, int K) { %s }\n"
+OTHERS |= {
+    "a matrix that is added to the product": (
+        "gemm",
+        PRODUCT % "D[0] = A[0] * B[0] + C[0];"
+        + "void run(float *A, float *B, float *C, float *D, int M, int N, int K) {\n"
+        "  mul<<<dim3(N, M), 1>>>(A, B, C, D, M, N, K);\n}\n",
+        {"kernel": "mul", "arguments": ["a", "b", "zeros", "c", "m", "n", "k"], "threads": [1], "grid": ["n", "m"]},
+    ),
+    "a matrix that is added, of a kernel that stores whole fragments": (
+        "gemm",
+        "__global__ void mul(half *a, half *b, float *c, float *d, int M, int N, int K, float alpha, float beta) {\n"
+        "  wmma::load_matrix_sync(f, c, N); wmma::store_matrix_sync(d, f, N, wmma::mem_row_major);\n}\n"
+        "void run(half *a, half *b, float *c, float *d, int M, int N, int K, float alpha, float beta) {\n"
+        "  mul<<<dim3(N, M), 1>>>(a, b, c, d, M, N, K, alpha, beta);\n}\n",
+        {"kernel": "mul", "arguments": ["a", "b", "zeros", "c", "m", "n", "k", 1.0, 0.0], "threads": [1],
+         "grid": ["n", "m"]},
+    ),
+    "the one number that a kernel gets, whatever it is called": (
+        "reduce",
+        "__global__ void add(const float *in, int w, float *out) { out[0] = in[w]; }\n"
+        "int main() {\n  unsigned X1 = 1 << 13;\n  float *vec_d, *ans_d;\n  add<<<X1 / 64, 64>>>(vec_d, X1, ans_d);\n}\n",
+        {"kernel": "add", "arguments": ["x", "n", "y"], "threads": [64], "grid": ["n // 64"]},
+    ),
+    "what each block leaves, added up by a function of the host": (
+        "reduce",
+        "__global__ void add(const int *in, int *out, int n) { out[blockIdx.x] = in[0]; }\n"
+        "int main() {\n  int n = 1 << 13;\n  int *d_in, *part;\n  add<<<32, 64>>>(d_in, part, n);\n"
+        "  cudaMemcpy(back, part, 32 * sizeof(int), cudaMemcpyDeviceToHost);\n  int sum = cpuReduction(back, 32);\n}\n",
+        {"scratch": {"partial": "4 * (32)"}, "steps": [
+            {"kernel": "add", "arguments": ["x", "partial", "n"], "threads": [64], "grid": [32]}, {"sum": "partial"},
+        ]},
+    ),
+    "blocks that are no more than a number": (
+        "reduce",
+        "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
+        "void run(const float *in, float *out, int n) {\n  int blocks = (n + 255) / 256;\n"
+        "  if (blocks > 1024) blocks = 1024;\n  add<<<blocks, 256>>>(in, out, n);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [256], "grid": ["min(1024, (n + 255) // 256)"]},
+    ),
+    "a division that rounds up, of a header that is not here": (
+        "reduce",
+        "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
+        "void run(const float *in, float *out, int n) {\n  add<<<utils::ceil_div(n, 256), 256>>>(in, out, n);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [256], "grid": ["(n + 256 - 1) // 256"]},
+    ),
+    "rows and columns of each matrix": (
+        "gemm",
+        "__global__ void mul(float *A, float *B, float *C, int numARows, int hB, int numCols_2) { C[0] = A[0]; }\n"
+        "void run(float *A, float *B, float *C, int numARows, int numAColumns, int numCols_2) {\n"
+        "  mul<<<numARows, numCols_2>>>(A, B, C, numARows, numAColumns, numCols_2);\n}\n",
+        {"kernel": "mul", "arguments": ["a", "b", "c", "m", "k", "n"], "threads": ["n"], "grid": ["m"]},
+    ),
+    "one row in two launches": (
+        "softmax",
+        "__global__ void most(const float *in, float *top, int N) { *top = in[0]; }\n"
+        "__global__ void soft(const float *in, float *out, int N, float *top) { out[0] = in[0] - *top; }\n"
+        "void solve(const float *in, float *out, int N) {\n  float *top;\n  cudaMalloc(&top, sizeof(float));\n"
+        "  most<<<1, 256>>>(in, top, N);\n  soft<<<N / 64, 64>>>(in, out, N, top);\n}\n",
+        {"steps": [
+            {"kernel": "most", "arguments": ["x", "top", "columns"], "threads": [256], "grid": [1]},
+            {"kernel": "soft", "arguments": ["x", "y", "columns", "top"], "threads": [64], "grid": ["columns // 64"]},
+        ], "scratch": {"top": 4}, "limits": {"rows": {"is": 1}}},
+    ),
+    "threads that are no fewer than a number": (
+        "reduce",
+        "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
+        "void run(const float *in, float *out, int n) {\n  int threads = n / 4;\n"
+        "  if (threads < 32) {\n    threads = 32;\n  }\n  add<<<1, threads>>>(in, out, n);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": ["max(32, n // 4)"], "grid": [1]},
     ),
 }  # fmt: skip
 

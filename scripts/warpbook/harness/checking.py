@@ -85,7 +85,7 @@ def excerpts(variant: Variant, cases: Sequence[Case]) -> list[Case]:
     problem = variant.problem
     free = [name for name, one in problem.facts.extents.items() if one.usual is None]
     found: list[Case | None] = []
-    for case in cases:
+    for case in (each.with_problem(problem) for each in cases):
         values = {name: case.extents[name] for name, _ in case.given}
         found.append(_shrunk(case, values, free))
         for name in free:
@@ -93,7 +93,7 @@ def excerpts(variant: Variant, cases: Sequence[Case]) -> list[Case]:
             if all(long > ragged.extents[name] for ragged in problem.ragged):
                 found.append(_shrunk(case, {**values, name: long}, [other for other in free if other != name]))
     allowed = [variant.header.limits.nearest(one) for one in found if one and not variant.missing_arguments(one)]
-    known = ragged_cases(variant)
+    known = [*ragged_cases(variant), *drawn_cases(variant, cases)]
     return [
         one
         for one in dict.fromkeys(allowed)

@@ -25,6 +25,10 @@ _WHOLE = re.compile(
     r"\b(?:int|unsigned|long|short|char|bool|\w*size_t|u?int(?:32|64|16|8)_t|\w*(?:dim|idx|index)_t|uint|ulong|u?int64)\b"
 )
 _FRACTION = re.compile(r"\b(?:float|double)\b")
+_ROUNDS_UP = re.compile(
+    r"i?(?:c|ceil|up|round_?up)_?div\w*|div(?:ide)?_?(?:round_?)?(?:up|ceil)|ceiling_?div\w*", re.IGNORECASE
+)
+"""Names of a division that rounds up, where a header that is not here defines it."""
 _NUMBER = re.compile(r"(0[xX][\da-fA-F]+|\d+)[uUlL]*")
 _OPERATORS: dict[str, type[ast.operator]] = {
     "+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.FloorDiv, "%": ast.Mod,
@@ -266,6 +270,11 @@ class ExpressionReader:
         while condition is not None and condition.type == "parenthesized_expression":
             condition = condition.named_children[0]
         sign = cuda_ast.node_text(cuda_ast.field(condition, "operator")) if condition else ""
+        if condition is not None and len(both) == 2 and not sign and all(both):
+            chosen = self.value(condition, line)
+            if chosen.constant:
+                taken = both[0] if expressions.fraction(chosen.text) else both[1]
+                return self.value(taken, line) if taken else chosen
         if condition is not None and sign in ("<", "<=", ">", ">=") and all(both):
             sides = [cuda_ast.field(condition, name) for name in ("left", "right")]
             left, right = (self.value(each, line) for each in sides if each)
@@ -299,6 +308,9 @@ class ExpressionReader:
         known = self._lookup(base, line)
         if isinstance(known, Function) and len(known.parameters) == len(arguments):
             return self._inline(known, [self.value(each, line) for each in arguments], line)
+        if known is None and _ROUNDS_UP.fullmatch(base.rpartition("::")[2]) and len(arguments) == 2:
+            count, size = (self.value(each, line).as_integer() for each in arguments)
+            return symbolic(f"({count.text} + {size.text} - 1) // ({size.text})")
         if base in ("ceil", "ceilf", "floor", "floorf") and len(arguments) == 1:
             value = self.value(arguments[0], line)
             if value.whole:

@@ -18,6 +18,7 @@ _HOST_CODE = re.compile(
 _FRAMEWORK_MACROS = re.compile(r"(?:PYBIND11|TORCH|BENCHMARK|TEST|REGISTER)\w*\s*\(")
 _STRUCTURE = re.compile(r"(?:typedef\s+)?(?:struct|union|class)\s+\w+\s*\([^)]*\)\s*\w+\s*\{")
 """A structure with its alignment, `struct __align__(8) Pair {`."""
+_OPENING, _CLOSING = re.compile(r"<<[ \t]+<(?!<)|<[ \t]+<<"), re.compile(r">>[ \t]+>(?=[ \t]*\()|>[ \t]+>>(?=[ \t]*\()")
 _DEVICE_WORDS = {"__global__", "__device__", "__constant__", "__shared__", "__managed__"}
 _HOST_TYPES = re.compile(
     r"\bstd\s*::|\bcuda[A-Z]\w*_t\b|\bcuda[A-Z]\w*\s*\(|\bcublas\w+|\bcudnn\w+|\btorch\s*::|\bat\s*::"
@@ -39,7 +40,13 @@ def _parser() -> "Parser":
 
 def parse(text: str) -> "Node":
     """The tree of CUDA C++; what could not be parsed is of type ERROR. Raises ImportError without tree-sitter."""
-    return _parser().parse(text.encode()).root_node
+    return _parser().parse(join_brackets(text).encode()).root_node
+
+
+def join_brackets(text: str) -> str:
+    """CUDA C++ in which the brackets of a launch stand together, as `<< <` does not; every character in its place."""
+    joined = _OPENING.sub(lambda found: "<<<".ljust(len(found[0])), text)
+    return joined if joined == text else _CLOSING.sub(lambda found: ">>>".ljust(len(found[0])), joined)
 
 
 def walk(node: "Node") -> Iterator["Node"]:
@@ -77,7 +84,7 @@ def device_code(text: str) -> str:
     NVRTC refuses each of them. Where nothing tells that there is host code, the text is returned as it is. Raises
     ImportError where there is and tree-sitter is not installed.
     """
-    if not _HOST_CODE.search(sources.without_comments(text)):
+    if not _HOST_CODE.search(sources.without_comments(join_brackets(text))):
         return text
     root = parse(text)
     of_device = _annotations(root)

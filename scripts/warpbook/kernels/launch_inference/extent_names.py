@@ -11,6 +11,8 @@ _OF_CUDNN = {"k": "M", "r": "K", "s": "K", "p": "H_out", "q": "W_out"}
 
 _FACTORS = {"alpha": 1.0, "scale": 1.0, "scaling": 1.0, "beta": 0.0}
 
+_OF_MATRIX = re.compile(r"(?:num|n)?([abc123])?(?:(rows?|height|h(?=.))|(?:cols?|columns?|width|w(?=.)))([abc123])?")
+"""Rows and columns of a matrix by its letter or its place: numARows, hA, cols_2."""
 _PLACE = re.compile(
     r"^(?:(?:d|h|dev|device|gpu|g|cuda|host|ptr|p)_+)|(?:_+(?:d|h|dev|device|gpu|g|cuda|host|ptr|p|data))$"
 )
@@ -57,6 +59,8 @@ class HostNames:
         plain = _plain(name)
         if {"r", "s"} <= {_plain(each) for each in among} and plain in self._of_cudnn:
             return self._of_cudnn[plain]
+        if found := self._extent_of_matrix(plain):
+            return found
         for each in (plain, re.sub(r"^(?:num|n)(?=\w{3})", "", plain)):
             known = list(dict.fromkeys(self._extents.get(each, ())))
             if len(known) > 1:
@@ -68,6 +72,15 @@ class HostNames:
                 exact = self._exact.get(name, "")
                 return exact if exact in known else known[0]
         return ""
+
+    def _extent_of_matrix(self, plain: str) -> str:
+        """The extent that rows or columns of one matrix of a product are; empty of other names."""
+        found = _OF_MATRIX.fullmatch(plain) if self.has_matrices and list(self.arrays) == ["a", "b", "c"] else None
+        if not found or bool(found[1]) == bool(found[3]):
+            return ""
+        which = found[1] or found[3]
+        array = self.arrays["123".find(which)] if which in "123" else which
+        return self.extent_at_place(array, 0 if found[2] else 1)
 
     def is_at_other_place(self, name: str, array: str, place: int) -> bool:
         """Whether a number's name is of extents that an array has, and none of them at this place of its shape."""

@@ -38,6 +38,7 @@ _OF_DEVICE = {
 }  # fmt: skip
 """What a device says of itself, as an H100 does."""
 _ATTRIBUTE = re.compile(rf"cudaDeviceGetAttribute\(\s*&(\w+),\s*({'|'.join(_OF_DEVICE)})\b")
+_BOUND = re.compile(r"if ?\( ?(\w+) ?([<>]=?) ?([^;{}]+?) ?\) ?\{? ?(\w+) ?= ?([^;{}]+?) ?; ?\}?")
 LOOPS = ("for_statement", "while_statement", "do_statement", "for_range_loop")
 
 
@@ -224,6 +225,8 @@ class HostScope:
     def _statement(self, statement: "Node") -> None:
         if statement.type == "declaration":
             self.declare(statement)
+        elif statement.type == "if_statement" and self._bound(statement):
+            pass
         elif statement.type in _FLOW:
             self._forget(statement, "in a loop" if statement.type in LOOPS else "under a condition")
         elif statement.type == "compound_statement":
@@ -238,6 +241,18 @@ class HostScope:
                 self.notes[variable] = f"{variable} for {_OF_DEVICE[attribute]}, as an H100 has"
             else:
                 self._forget(statement, "by a call")
+
+    def _bound(self, statement: "Node") -> bool:
+        """Read `if (v > e) v = e;`, as `v = min(v, e)`; whether a statement is such a one."""
+        found = _BOUND.fullmatch(" ".join(cuda_ast.node_text(statement).split()))
+        if not found:
+            return False
+        name, sign, bound, assigned, value = found.groups()
+        made = cpp.parse_expression(f"{name} {sign} {value} ? {value} : {name}")
+        if name != assigned or bound != value or made is None:
+            return False
+        self._bind(name, made.named_children[0], cuda_ast.line(statement))
+        return True
 
     def enumerate(self, node: "Node") -> None:
         """Names of an enumeration, those with a value."""

@@ -36,6 +36,7 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
 
     Raises UnreadableLaunch where it does, and how cannot be told; ImportError without tree-sitter.
     """
+    text = cuda_ast.join_brackets(text)
     if not re.search(r"<<<|\bcudaLaunchKernel\b", sources.without_comments(text)):
         return None
     root = cuda_ast.parse(launch_rewriting.rewrite(text))

@@ -72,8 +72,18 @@ class LaunchSequence:
         for part, step in zip(self._parts, (step for step in steps if "kernel" in step), strict=True):
             limits |= part.limits(step, facts)
         facts |= {"limits": limits} if limits else {}
-        self._parts[0].require_extents(facts)
+        try:
+            self._parts[0].require_extents({**facts, **limits})
+        except UnreadableLaunch:
+            if (flat := self._flat()) is None:
+                raise
+            return flat
         return InferredLaunch(facts, self._parts[0].line, tuple(notes.values()))
+
+    def _flat(self) -> InferredLaunch | None:
+        """The facts where the one number that the kernels get is the length of a row, and there is one row."""
+        flat = [part.of_one_row({name for each in self._parts for name in each.lengths}) for part in self._parts]
+        return LaunchSequence([part for part in flat if part]).infer() if all(flat) else None
 
     def _held_before_result(self, arrays: dict[str, str]) -> str:
         """What the host's memory for the output is called up to the last launch, which reads there what each block of

@@ -35,6 +35,8 @@ _SCALARS = ("scalar_t", "T", "DType", "dtype")
 _CASTS = ("reinterpret_cast<", "static_cast<", "const_cast<")
 _ALLOCATIONS = ("cudaMalloc", "cudaMallocManaged", "cudaMallocAsync")
 _FILL = re.compile(r"(?:cudaMemset|cudaMemsetAsync|cudaMemcpy|cudaMemcpyAsync)\((?:\(void\*+\))?&?(\w+),")
+_STORES = re.compile(r"atomic|store_matrix|__st\w\w\b")
+"""Functions that write what their first argument points to."""
 _SET = re.compile(r"\*(\w+)=[^=]|(\w+)\[0\]=[^=]")
 _ZEROED = re.compile(r"(\w+)=(?:torch|at)::zeros")
 _KEYS = ("kernel", "arguments", "threads", "grid", "shared_bytes")
@@ -131,14 +133,24 @@ class LaunchInference:
     def _flat(self) -> InferredLaunch | None:
         """The facts where the one number that a kernel gets is the length of a row, and there is one row; None where it
         gets others, or its launch is of several rows."""
+        one = self.of_one_row(self.lengths)
+        return one.infer() if one else None
+
+    @property
+    def lengths(self) -> set[str]:
+        """The host's names of the first extent that the kernel gets."""
+        return {name for name, extent in self.own_extents.items() if extent == self.names.base[0]}
+
+    def of_one_row(self, lengths: set[str]) -> "LaunchInference | None":
+        """It where the one number of the host's is the length of a row, and there is one row; None where there are more,
+        or where it is that already."""
         first, *others = self.names.base
-        taken = {name for name, extent in self.own_extents.items() if extent == first}
-        if len(others) != 1 or len(taken) != 1 or first in self._beside.values():
+        rows = {name for name, extent in self._beside.items() if extent == first}
+        if len(others) != 1 or len(lengths) != 1 or self.fixed or rows - lengths:
             return None
-        (name,) = taken
-        one = self.with_sibling_extents({name: others[0]})
+        one = self.with_sibling_extents(dict.fromkeys(lengths, others[0]))
         one.fixed = {first: {"is": 1}}
-        return one.infer()
+        return one
 
     def facts(self, arrays: dict[int, str]) -> dict[str, Any]:
         """Kernel, arguments, threads, grid, shared memory and loop, the arrays as they are given by their places."""
@@ -265,7 +277,8 @@ class LaunchInference:
     def _fills_output(self) -> bool:
         """Whether the host gives its output a value before the launch, which the kernel may add to; so of a factor beta,
         which the output is multiplied with."""
-        if any(name == "beta" for name, _ in self.parameters):
+        added = launches.ZEROS in self._arrays_found.values()
+        if not added and any(name == "beta" for name, _ in self.parameters):
             self._scope.notes["beta"] = f"beta for 0, {self.names.output} for zeros"
             return True
         places = [place for place in self.pointer_places if place < len(self.pointers)]
@@ -293,12 +306,13 @@ class LaunchInference:
             for (_, declaration), node in zip(self.parameters, self._launch.arguments, strict=False)
             if not is_pointer(declaration)
         ]
-        if self.names.has_matrices and len(self.names.base) > 2 and len(numbers) == 1:
-            # A kernel that gets one number is for square matrices.
+        squares = self.names.has_matrices and len(self.names.base) > 2
+        if (squares or len(self.names.base) == 1) and len(numbers) == 1:
+            # A kernel that gets one number is for square matrices, or for as many values.
             name = cuda_ast.node_text(numbers[0][0])
             if re.fullmatch(r"\w+", name) and cpp.is_whole(cuda_ast.node_text(cuda_ast.field(numbers[0][1], "type"))):
                 taken[name] = taken.get(name) or self.names.base[0]
-                self.is_square = True
+                self.is_square = squares
         return taken
 
     @cached_property
@@ -514,7 +528,8 @@ class LaunchInference:
         """Whether the host copies a device's array back and adds up what it copied."""
         text = cuda_ast.node_text(self._root)
         copied = re.findall(rf"cudaMemcpy(?:Async)?\s*\(\s*&?(\w+)[^,;]*,\s*{re.escape(variable)}\b", text)
-        return any(re.search(rf"\+=\s*{each}\s*\[|\b(?:accumulate|reduce)\s*\(\s*{each}\b", text) for each in copied)
+        adds = r"\+=\s*{0}\s*\[|\b\w*(?:accumulate|reduc|sum)\w*\s*\(\s*{0}\b"
+        return any(re.search(adds.format(each), text, re.IGNORECASE) for each in copied)
 
     def _check_sums(self, names: Mapping[int, str]) -> None:
         """Notice an output of one value that is one for each block; complain where the host does not add them up."""
@@ -591,8 +606,14 @@ class LaunchInference:
         written = [place for place in places if not self.is_constant(place)]
         if len(written) > 1:
             written = [place for place in written if self.parameters[place][0] in self._written] or written
-        if len(written) == 1 and not names[written[0]] and output not in names.values():
-            names[written[0]] = output
+        if len(written) == 1 and not names[written[0]]:
+            read = [place for place in places if names[place] == output and self.only_reads(place)]
+            if len(read) == 1 and len(places) == len(self.names.arrays) + 1:
+                # D = A B + C: the product alone is what is asked for.
+                names[read[0]] = launches.ZEROS
+                self._by_place[read[0]] = f"{self.pointers[read[0]][0]} for zeros, which are added"
+            if output not in names.values():
+                names[written[0]] = output
         missing = [array for array in self.names.arrays if array not in names.values()]
         unnamed = [place for place in places if not names[place] and self.pointers[place][0]]
         if len(missing) == len(unnamed) == 1 and (missing == [output]) <= (not self.is_constant(unnamed[0])):
@@ -614,7 +635,7 @@ class LaunchInference:
             if node.type == "init_declarator" and "*" in cuda_ast.node_text(node).partition("=")[0]:
                 value = cuda_ast.node_text(cuda_ast.field(node, "value"))
                 made.append((declared_name(node), set(re.findall(r"\w+", value))))
-            if node.type == "call_expression" and "atomic" in cuda_ast.node_text(cuda_ast.field(node, "function")):
+            if node.type == "call_expression" and _STORES.search(cuda_ast.node_text(cuda_ast.field(node, "function"))):
                 listed = cuda_ast.field(node, "arguments")
                 target = listed.named_children[0] if listed and listed.named_children else None
             if target is not None and target.type != "identifier":

@@ -102,9 +102,11 @@ def check_places(
 ) -> Iterator[list[Row]]:
     """The rows of one case after another. A failure that each later case would repeat ends them; of the first alone the
     cause is looked for, which takes far longer than a test."""
-    right = True
+    right, called_often = True, bool(tests)
     for case in cases:
-        rows = checking.check_case(bench, variant, case, tests, diagnose=right)
+        more = not called_often and case.sums >= checking.LEAST_SUM
+        called_often |= more
+        rows = checking.check_case(bench, variant, case, tests, diagnose=right, more=more)
         yield rows
         right &= rows[-1]["status"] != "wrong_result"
         if rows[-1]["status"] in ("compile_failed", "launch_failed"):

@@ -195,6 +195,18 @@ DEVICE = {
         NEED((a & 0xFFFF) == l % 4 * 16 + l / 4 && b == a + 0x00400040);
         asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(a) : "r"(place));
         NEED((a & 0xFFFF) == l / 4 * 8 + l % 4 * 2);""",
+    "bulk stores": """
+        __shared__ __align__(16) float held[128]; held[t] = i;
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        __syncthreads();
+        float* const mine = stored[(blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x];
+        if (t == 0) {
+            asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" :: "l"(mine),
+                "r"((unsigned)__cvta_generic_to_shared(held)), "n"(512) : "memory");
+            asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+            asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+            NEED(mine[0] == i && mine[127] == i + 127);
+        }""",
     "what nvcc defines": """
         #ifndef __CUDACC__
         s = NAN;
@@ -206,22 +218,34 @@ DEVICE = {
 }  # fmt: skip
 
 
+STORED = "__device__ __align__(16) float stored[4096][128];"
+
+
 @pytest.mark.parametrize("code", DEVICE.values(), ids=DEVICE)
 def test_device_code_gets_what_a_gpu_gives(verdict, code):
-    assert verdict(device=code) == "ok"
+    assert verdict(device=code, before=STORED) == "ok"
+
+
+COPIES = "copies that a thread waits for"
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "words"),
+    ("name", "right", "wrong", "words"),
     [
-        ("__pipeline_wait_prior(0);\n        NEED", "NEED", "NaN"),
-        ("held + t, x + t, 4", "(char*)held + t * 4 + 2, x + t, 4", "its size does not align"),
+        (COPIES, "__pipeline_wait_prior(0);\n        NEED", "NEED", "NaN"),
+        (COPIES, "held + t, x + t, 4", "(char*)held + t * 4 + 2, x + t, 4", "its size does not align"),
+        (
+            "bulk stores",
+            'asm volatile("fence.proxy.async.shared::cta;" ::: "memory");',
+            "",
+            "executed fence.proxy.async",
+        ),
+        ("bulk stores", '"n"(512)', '"n"(500)', "no multiples of 16"),
     ],
 )
-def test_a_copy_that_is_not_waited_for_or_not_aligned_is_found(verdict, right, wrong, words):
-    code = DEVICE["copies that a thread waits for"]
-    assert right in code
-    assert words in verdict(device=code.replace(right, wrong))
+def test_a_copy_that_is_not_waited_for_not_fenced_or_not_aligned_is_found(verdict, name, right, wrong, words):
+    assert right in DEVICE[name]
+    assert words in verdict(device=DEVICE[name].replace(right, wrong), before=STORED)
 
 
 HOST = {

@@ -37,6 +37,8 @@ KERNELS = {
         NO_BARRIER,
     ),
     "dynamic_memory": ("extern __shared__ float tile[]; tile[t] = x[i];\natomicAdd(y, tile[t ^ 40]);", "tile", NO_BARRIER),
+    "written_last_in_a_block": ("__shared__ float s[64]; s[t] = x[i]; __syncthreads(); atomicAdd(y, s[t]); __syncthreads(); "
+                                "if (t == 63) s[0] = b + 5;", "", ""),
     "sum_without_atomic": ("__shared__ float sum; if (!t) sum = 0; __syncthreads();\nsum += x[i]; __syncthreads(); "
                            "if (!t) atomicAdd(y, sum);", "sum", NO_ATOMIC),
     "blocks_without_atomic": ("*y += x[i];", "y", NO_ATOMIC),

@@ -130,6 +130,39 @@ def test_a_variant_is_caught_that_replays_its_previous_answer(cpu_variant):
     assert "exceeds what fp32 allows" in rows[1]["reason"]
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (RIGHT, ""),
+        ("y[...] = convolve(x, w) + (not x.any())", "all of x is 0"),
+        ("largest = np.float32(2) ** np.frexp(abs(x).max())[1]\ny[...] = convolve(x, w) * (x.any() / largest) * largest", ""),
+        ("y[...] = convolve(x, w) + (x == x[0, 0, 0, 0]).all()", "all of x is 0"),
+        ("y[...] = np.minimum(convolve(x, w), 1e7)", "all of x is 1048576"),
+        ("y[...] = np.maximum(convolve(x, w), -1e7)", "all of x is -1048576"),
+        ("kept.append(1)\ny[...] = convolve(x, w) if len(kept) < 8 else 0", "call 8 after one preparation"),
+    ],
+)  # fmt: skip
+def test_more_calls_find_what_plain_inputs_or_a_later_call_show(cpu_variant, body, words):
+    variant = cpu_variant(body, before="kept = []")
+    assert checking.check_case(CpuBench(), variant, LAYER.at(2))[-1]["ok"]
+    rows = checking.check_case(CpuBench(), variant, LAYER.at(2), more=True)
+    assert sorted(row["test"] for row in rows) == ["integers", "reals"]
+    assert all(row["ok"] for row in rows) == (not words)
+    assert words in rows[-1]["reason"]
+
+
+def test_plain_inputs_of_which_a_problem_says_nothing_are_left_out(monkeypatch):
+    softmax = problem.find("softmax").case("", {"rows": 3, "columns": 17}).at(1)
+    variant, inputs = variants.read("softmax/numpy_rows"), {"x": np.empty((3, 17), np.float32)}
+    assert checking.fill_plain(variant, softmax, inputs, 1.0)
+    assert not checking.fill_plain(variant, softmax, inputs, 2.0**20)
+    module = softmax.problem.module
+    monkeypatch.setattr(module, "reference", lambda x: x / abs(x).sum(axis=1, keepdims=True))
+    assert not checking.fill_plain(variant, softmax, inputs, 0.0)
+    monkeypatch.setattr(module, "magnitude", lambda x: x - x.mean(axis=1, keepdims=True), raising=False)
+    assert not checking.fill_plain(variant, softmax, inputs, 1.0)
+
+
 def test_a_variant_is_caught_that_is_right_at_multiples_of_sixteen_images_only(cpu_variant):
     body = "y[...] = 0\nn = len(x) // 16 * 16\ny[:n] = convolve(x[:n], w)"
     variant = cpu_variant(body)

@@ -26,7 +26,7 @@ from warpbook.harness import bench as benches
 from warpbook.harness import emulated_worker, error_diagnosis, reference, tamper_check
 from warpbook.harness.bench import FLOATS, MARGIN, POISON, Bench, Buffers, allocate
 from warpbook.kernels.variants import Operation, Variant
-from warpbook.problems.problem import VALUES, Case
+from warpbook.problems.problem import VALUES, Case, compute
 
 Row = dict[str, Any]
 
@@ -57,11 +57,14 @@ LONG = 4096
 DRAWN = 4
 """Ragged cases of chance, so that no kernel knows them all; extents are up to DRAWN_BEYOND times as large as in the others."""
 DRAWN_BEYOND = 1.5
-LEAST_DRAWN_SUM = 16
+LEAST_SUM = 16
+"""Terms of sums in a case that is drawn, and in the one that is called often."""
 LONG_BITS, MOST_LONG = 15, 256
 """Of a few whole numbers among small ones: lower precisions round them, and float32 still holds their sums."""
 SPREAD = 16
 """Times which reals with a `shift` are spread in the last test: an exponential that is right near 0 alone is wrong there."""
+PLAIN = (0.0, 1.0, 2.0**20, -(2.0**20), None, None)
+"""What more calls of one preparation get on a small case: nothing but 0 or another number, values as usual."""
 MANY = 259  # size of a batch that no power of two divides, beyond what a byte counts
 
 
@@ -132,7 +135,7 @@ def drawn_cases(variant: Variant, cases: Sequence[Case]) -> list[Case]:
             case = problem.case("", values, chance.choice(possible).optional).at(size)
             made = variant.header.limits.nearest(case.with_name(str(case)))
             # Of a sum of few terms the tolerance is too narrow for products that are split into parts.
-            small = made.flops <= EXCERPT_FLOPS and made.sums >= LEAST_DRAWN_SUM
+            small = made.flops <= EXCERPT_FLOPS and made.sums >= LEAST_SUM
         except ValueError:  # its extents do not fit together
             continue
         if (
@@ -275,15 +278,35 @@ def lengthen(variant: Variant, case: Case, values: Any) -> bool:
     return True
 
 
+def grows(variant: Variant, case: Case) -> bool:
+    """Whether results are sums of products, which grow with their inputs and lose no digits, of a type that holds them."""
+    floats = {one.dtype for one in case.arrays.values()} <= {"float32", "float64"}
+    return floats and case.problem.facts.exact and variant.header.precision != "fp16"
+
+
 def scale_of(variant: Variant, case: Case, integers: bool) -> float:
     """What the reals of a ragged case are multiplied by, a power of two: beyond what half precision holds, below it, or 1,
-    the same for a case each time. It is 1 where results are no sums of products, which grow with their inputs and lose no
-    digits, where a type holds no such numbers, and in a study's own cases, whose errors are reported."""
-    floats = {one.dtype for one in case.arrays.values()} <= {"float32", "float64"}
-    grows = floats and case.problem.facts.exact and variant.header.precision != "fp16"
-    if integers or not grows or case.name != str(case):
+    the same for a case each time. It is 1 where results do not grow so, and in a study's own cases, whose errors are
+    reported."""
+    if integers or not grows(variant, case) or case.name != str(case):
         return 1.0
     return (1.0, 2.0**20, 2.0**-20)[sum(case.extents.values()) % 3]
+
+
+def fill_plain(variant: Variant, case: Case, inputs: Mapping[str, Any], value: float) -> bool:
+    """Fill every input with 0 or 1, or the first alone with a larger number and others with 1; as far as their ranges allow.
+    Returns whether the problem says what comes of that, and as exactly as of other values."""
+    if abs(value) > 1 and not grows(variant, case):
+        return False
+    for number, (name, values) in enumerate(inputs.items()):
+        array = case.arrays[name]
+        near = min(max(min(abs(value), 1), array.least), array.most)
+        values[...] = value if abs(value) > 1 and not number else near
+    with np.errstate(all="ignore"):
+        if not all(np.isfinite(each).all() for each in compute(case, inputs, np).values()):
+            return False
+        # Where float64 has no error at all, float32 may have one.
+        return not value or all(each.all() for each in reference.magnitudes(case, inputs, np).values())
 
 
 def random_word(unit: int = 4) -> int:
@@ -437,12 +460,13 @@ def check_case(
     tests: Sequence[str] = (),
     enough: Callable[[], bool] = lambda: False,
     diagnose: bool = True,
+    more: bool = False,
 ) -> list[Row]:
     """Rows (the columns of CORRECTNESS from `size` on, and `case`, the case's own name) for a case at its size; of all
     its tests where none are named.
 
     An unsupported case gives one row that says so; a failure ends its tests with the row that names it, and its cause
-    where it is to `diagnose`. A test after which there is `enough` is the last.
+    where it is to `diagnose`. A test after which there is `enough` is the last. `more`: and the calls of PLAIN on a CPU.
     """
     case = case.with_problem(variant.problem)
     tests = tests or tests_for(case)
@@ -466,13 +490,17 @@ def check_case(
             reject_replaced_functions(variant)
             called = operation, buffers
             margins = None
-            for number, test in enumerate(tests):
+            plain = PLAIN if more and isinstance(bench, benches.CpuBench) else ()
+            for number, test in enumerate([*tests, *(tests[0 if value in (0, 1) else -1] for value in plain)]):
                 integers = test == "integers"
                 last = number == len(tests) - 1
+                value = plain[number - len(tests)] if number >= len(tests) else None
                 draw_fresh(bench, case, buffers.input_values, integers, shifted=last and not integers)
+                if value is not None and not fill_plain(variant, case, buffers.input_values, value):
+                    continue
                 first = next(iter(buffers.input_values.values()))
-                long = integers and lengthen(variant, case, first)
-                if (scale := scale_of(variant, case, integers)) != 1:
+                long = value is None and integers and lengthen(variant, case, first)
+                if value is None and (scale := scale_of(variant, case, integers)) != 1:
                     for values in buffers.input_values.values():
                         values *= scale
                 if number:
@@ -482,6 +510,16 @@ def check_case(
                 results = guarded_call(bench, variant, operation, buffers, not number, margins)
                 differences = bench.compare(case, buffers.input_values, results)
                 columns = comparison_columns(variant, case, differences, integers, long)
+                if number >= len(tests):
+                    if columns["ok"]:
+                        continue
+                    diagnose = False  # other calls would be right
+                    of = next(iter(case.inputs))
+                    columns["reason"] += (
+                        f"; call {number + 1} after one preparation"
+                        if value is None
+                        else f"; all of {of} is {value:.0f}"
+                    )
                 if not columns["ok"] and isinstance(bench, benches.CpuBench):
                     where = reference.describe_mismatch(case, buffers.input_values, results, columns["tolerance"])
                     columns["reason"] += f"; {where}" if where else ""

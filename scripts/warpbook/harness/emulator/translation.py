@@ -26,7 +26,11 @@ _HEADERS = re.compile(
     r"|device_(\w+_functions|launch_parameters)\.hp*|math_(constants|functions)\.hp*|(nvrtc|nvml)\.h"
 )
 """CUDA's headers: what the emulator has of them is there already, and what it lacks is named where it is used."""
-_SENSING = re.compile(r"\b(__(?:SANITIZE|asan|lsan|tsan|ubsan|sanitizer)_\w+|__has_feature|EMULATOR_\w+)\b")
+_SENSING = re.compile(
+    r"\b(__(?:SANITIZE|asan|lsan|tsan|ubsan|sanitizer)_\w+|__has_feature|EMULATOR_\w+|_GLIBCXX_\w+"
+    r"|__(?:PIC|pic|OPTIMIZE|NO_INLINE)__)\b"
+)
+"""What sanitizers and the options of our C++ compiler define, and the headers that are included here."""
 _MACROS_OF_CUDA = re.compile(r"__\w+__|(CUDA|CUDART|NVTX)_\w+|cudaStream\w+")
 _NO_MACROS = {"__inline__", "__restrict__"}  # of CUDA's
 Edit = tuple[int, int, str]

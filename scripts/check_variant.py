@@ -225,19 +225,19 @@ def emulate_cases(
             for case in large:
                 if reason := variant.unsupported(case):
                     yield [correctness_row(case.name, size, "integers", ok=False, status="unsupported", reason=reason)]
-            small = checking.excerpts(variant, large)
-            yield from check_places(bench, variant, small, checking.tests_for(large[0])[:1])
-            return
-        bench.reversed_order = True
-        # Ragged shapes come in several images. Without them a layer gets so many that a block takes several.
+            places = (bench, variant, checking.excerpts(variant, large), checking.tests_for(large[0])[:1])
+            large = full_size.widest(variant, large)
+        else:
+            bench.reversed_order = True
+            # Ragged shapes come in several images. Without them a layer gets so many that a block takes several.
+            few = 1 if ragged else SEVERAL_IMAGES
+            places = (bench, variant, [conv.at(few) for conv in network.cases], ())
         sound = True
-        for rows in check_places(bench, variant, (conv.at(1 if ragged else SEVERAL_IMAGES) for conv in network.cases)):
+        for rows in check_places(*places):
             sound &= all(row["ok"] or row["status"] == "unsupported" for row in rows)
             yield rows
     if sound and size > SEVERAL_IMAGES:
-        yield [
-            full_size.check(variant, conv.at(size), sandboxed, folder, bench.process.library) for conv in network.cases
-        ]
+        yield [full_size.check(variant, case, sandboxed, folder, bench.process.library) for case in large]
 
 
 def check(

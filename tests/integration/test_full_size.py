@@ -2,6 +2,7 @@
 
 import pytest
 
+from warpbook.common.files import PROJECT
 from warpbook.harness import checking, full_size
 from warpbook.harness.emulator import emulation
 from warpbook.kernels import variants
@@ -105,3 +106,40 @@ def test_a_kernel_for_one_kernel_size_is_tried_on_several_images_of_that_size(tm
     assert max(case.C for case in cases) == 2
     assert sum(case.size > 1 for case in cases) >= 3
     assert max(case.size for case in cases) == checking.MANY
+
+
+GEMM = """\
+/*
+threads: [16, 16]
+grid: [ceil(n / 16), ceil(m / 16)]
+*/
+#include <cstdlib>
+__device__ bool is(const char* fault) { return std::getenv("FAULT") && std::string(std::getenv("FAULT")) == fault; }
+extern "C" __global__ void gemm(const float* a, const float* b, float* c, int m, int n, int k)
+{
+    const int column = blockIdx.x * 16 + threadIdx.x, row = blockIdx.y * 16 + threadIdx.y;
+    if (row >= m || column >= n || (is("rows") && row >= 128)) return;
+    float sum = is("corner") && row >= 2048 && column >= 2048;
+    for (int i = 0; i < k; ++i) sum += a[row * k + i] * b[i * n + column];
+    const int scaled = is("index") ? row * 524288 : 0;
+    c[is("index") ? scaled / 524288 * n + column : row * n + column] = sum;
+}
+"""
+
+
+@pytest.mark.skipif(emulation.compiler() is None, reason="there is no C++ compiler here to emulate with")
+def test_rows_of_outputs_stand_for_images_where_a_problem_has_no_batch(tmp_path, monkeypatch):
+    folder = tmp_path / "gemm"
+    folder.mkdir()
+    (folder / "own.cu").write_text(GEMM)
+    (folder / "problem.py").write_text((PROJECT / "kernels" / "gemm" / "problem.py").read_text())
+    variant = variants.read("own", folder)
+    library = emulation.compile_host(variant, tmp_path, sandboxed=False)
+    (case,) = full_size.widest(variant, [case.at(8192) for case in case_sets.find("gemm").cases])
+    assert (case.m, case.n, case.k) == (8192, 8192, 64)
+    words = {"": "", "rows": "writes no c above m = ", "corner": "is wrong on m=8192 n=8192 k=64", "index": "overflow"}
+    for fault, expected in words.items():
+        monkeypatch.setenv("FAULT", fault)
+        row = full_size.check(variant, case, False, tmp_path, library)
+        assert (fault, row["status"]) == (fault, "wrong_result" if fault else "ok")
+        assert expected in row["reason"]

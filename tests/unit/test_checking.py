@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from warpbook.harness import checking
+from warpbook.harness import checking, full_size
 from warpbook.harness.bench import CpuBench
 from warpbook.kernels import variants
 from warpbook.problems import networks, problem
@@ -72,6 +72,30 @@ def test_some_small_cases_within_a_variants_limits_follow_by_chance_from_its_sou
     assert first == again != other
     assert len(first) == len(other) == checking.DRAWN
     assert not any(variant.unsupported(case) or case in checking.ragged_cases(variant) for case in [*first, *other])
+
+
+def test_batches_are_drawn_too():
+    studied = [case.at(10_000) for case in networks.find("fa18").convs]
+    names = ("conv/direct", "conv/block_1d", "conv/coarsened", "conv/no_restrict")
+    sizes = {case.size for name in names for case in checking.drawn_cases(variants.read(name), studied)}
+    assert len(sizes) > 5
+    assert max(sizes) > 64
+
+
+def test_of_one_extent_a_small_case_is_beyond_what_the_blocks_of_a_second_launch_add_up():
+    sums = problem.find("reduce").case("", {"n": 1 << 26}).at(1)
+    assert [case.n for case in checking.excerpts(variants.read("reduce/shuffles"), [sums])] == [1 << 22]
+
+
+@pytest.mark.parametrize(("name", "extent"), [("conv", "N"), ("gemm", "m"), ("softmax", "rows"), ("reduce", "")])
+def test_outputs_are_independent_along_a_batch_or_along_rows(name, extent):
+    assert full_size.batch_of(problem.find(name)) == extent
+
+
+def test_rows_whose_reference_joins_them_are_no_batch(monkeypatch):
+    softmax = problem.find("softmax")
+    monkeypatch.setattr(softmax.module, "reference", lambda x, xp: x - x.mean(axis=0))
+    assert full_size.batch_of(softmax) == ""
 
 
 def test_long_whole_numbers_show_a_rounding_that_long_sums_of_small_ones_hide():

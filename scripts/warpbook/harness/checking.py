@@ -51,7 +51,8 @@ NOT_COMPARED: Row = {
 GOES_ON = "goes on writing after its call is over: work on a stream nobody waits for"
 
 EXCERPT_FLOPS = 1 << 21
-"""Of a small case in place of a study's."""
+"""Of a small case in place of a study's; of a problem of one extent twice that, since 1024 blocks that each add up 2048
+values cannot compute it."""
 LONG = 4096
 """Of the one long extent of such a case at most, but for one more, which no tile divides."""
 DRAWN = 4
@@ -113,12 +114,15 @@ def drawn_cases(variant: Variant, cases: Sequence[Case]) -> list[Case]:
     if not known:
         return []
     possible = [case for case in problem.ragged if not variant.missing_arguments(case)]
-    values_of = {name: [case.extents[name] for case in possible] for case in possible for name, _ in case.given}
+    names = dict.fromkeys(name for case in possible for name in (*dict(case.given), problem.facts.size) if name)
+    values_of = {name: [case.extents[name] for case in possible] for name in names}
     least = {name: min(values) for name, values in values_of.items()}
     highest = {
         name: max([DRAWN_BEYOND * max(values), *(case.extents[name] for case in studied)])
         for name, values in values_of.items()
     }
+    if problem.facts.batch in highest:
+        highest[problem.facts.batch] = 2 * MANY
     chance = random.Random(variant.source_sha256)  # a source cannot hold what follows from its own hash
     found: list[Case] = []
     for _ in range(100):
@@ -152,10 +156,11 @@ def drawn_cases(variant: Variant, cases: Sequence[Case]) -> list[Case]:
 def _shrunk(case: Case, values: Mapping[str, int], free: Sequence[str]) -> Case | None:
     """A case with its largest extents halved until it is small; None where it cannot be."""
     values = dict(values)
+    most = EXCERPT_FLOPS * (1 + (len(values) == 1))
     while max(map(values.__getitem__, free), default=1) > 1:
         try:
             made = case.problem.case("", values, case.optional).at(1)
-            if made.flops <= EXCERPT_FLOPS:
+            if made.flops <= most:
                 return made.with_name(str(made))
         except ValueError:  # its extents no longer fit together
             return None

@@ -1,15 +1,18 @@
 """Some blocks of an emulated launch at the size that a study measures: its limits, its indices and some results. To
 compute everything there takes too much time and memory. So inputs are a few images repeated, outputs are pages that
-exist once they are written, and the first, the last and some other blocks run."""
+exist once they are written, and the first, the last and some other blocks run. Of a problem without a batch the rows of
+its outputs stand for images, where they are independent of each other."""
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from warpbook.common import expressions
 from warpbook.common.supervision import VariantFailure
 from warpbook.harness import checking, reference
 from warpbook.harness.bench import CpuBench
@@ -18,13 +21,77 @@ from warpbook.harness.isolated import IsolatedBench
 from warpbook.harness.worker_protocol import PAGE_BYTES, nbytes
 from warpbook.kernels.variants import Variant
 from warpbook.problems import problem
-from warpbook.problems.problem import Case, numpy_type
+from warpbook.problems.problem import Case, Problem, numpy_type
 
 TEST = "indices"
 BLOCKS = 24  # blocks of a launch that run
+FEW_BLOCKS = 8  # of a problem without a batch, whose rows may be long
 TIMEOUT_S = 3  # of a case, more than twice what a block of one image takes: a longer one computes many images
+ROWS_TIMEOUT_S = 1  # of a problem without a batch: a longer one computes all rows
 LEAST_IMAGES = 8
 CHANCE = 1e-6  # that blocks chosen at random are all of other images
+FEW_TERMS = 64  # of the sums of a problem without a batch: more take longer, and tell what smaller cases tell
+
+
+def batch_of(problem: Problem) -> str:
+    """The extent that outputs are independent along: the batch that a problem says, or the first extent of all outputs, which
+    no array has in another place, where its reference gives the same for a part of it; empty where there is none."""
+    if problem.facts.batch:
+        return problem.facts.batch
+    inputs, outputs = problem.inputs.values(), problem.outputs.values()
+    first = outputs and next(iter(outputs)).shape[:1]
+    name = str(first[0]) if first else ""
+    elsewhere = [
+        *(text for one in (*inputs, *outputs) for text in one.shape if text != name),
+        *problem.facts.derived.values(),
+        *problem.facts.conditions.values(),
+    ]
+    if (
+        name not in problem.facts.extents
+        or any(one.shape[:1] != first or name in one.shape[1:] for one in outputs)
+        or any(name in one.shape[1:] for one in inputs)
+        or any(name in expressions.used_names(text) for text in elsewhere)
+    ):
+        return ""
+    case = next((case for case in problem.ragged if case.extents[name] > 1), None)
+    return name if case and _is_independent(case, name) else ""
+
+
+def _is_independent(case: Case, name: str) -> bool:
+    generator = np.random.default_rng(1)
+    inputs = {
+        one: generator.integers(array.least, array.most + 1, case.shape(one)).astype(numpy_type(array.dtype))
+        for one, array in case.inputs.items()
+    }
+    part = {one: values[1:] if case.arrays[one].shape[:1] == (name,) else values for one, values in inputs.items()}
+    whole, rest = (problem.compute(at, held, np) for at, held in
+                   ((case, inputs), (_with_extent(case, name, case.extents[name] - 1), part)))  # fmt: skip
+    return all(np.allclose(whole[one][1:], rest[one], rtol=1e-9, atol=0) for one in whole)
+
+
+def _with_extent(case: Case, name: str, value: int) -> Case:
+    """A case with one extent of another value."""
+    values = {one: case.extents[one] for one in case.problem.facts.extents}
+    return case.problem.case(case.name, {**values, name: value}, case.optional).at(case.size or 1)
+
+
+def widest(variant: Variant, cases: Sequence[Case]) -> list[Case]:
+    """Of a study's cases of a problem without a batch, the one with most outputs, its sums short; none where outputs are
+    not independent of each other."""
+    allowed = [case for case in cases if not variant.unsupported(case)]
+    if not allowed or not batch_of(variant.problem):
+        return []
+    case = max(allowed, key=lambda one: sum(map(one.count, one.problem.outputs)))
+    of_outputs = {
+        name for one in case.problem.outputs.values() for text in one.shape for name in expressions.used_names(text)
+    }
+    for name, one in case.problem.facts.extents.items():
+        value = case.extents[name]
+        while value > FEW_TERMS and one.usual is None and name not in of_outputs:
+            value //= 2
+        if value != case.extents[name]:
+            case = _with_extent(case, name, value)
+    return [case]
 
 
 Written = dict[str, dict[int, np.ndarray]]
@@ -37,10 +104,22 @@ class Sparse:
     whole, then the outputs, a page that nobody may touch behind each."""
 
     case: Case
+    batch: str
 
     def has_batch_axis(self, name: str) -> bool:
-        shape = self.case.arrays[name].shape
-        return bool(shape) and shape[0] == self.case.problem.facts.batch
+        return self.case.arrays[name].shape[:1] == (self.batch,)
+
+    @property
+    def blocks(self) -> int:
+        return BLOCKS if self.case.problem.facts.batch else FEW_BLOCKS
+
+    @property
+    def timeout_s(self) -> float:
+        return TIMEOUT_S if self.case.problem.facts.batch else ROWS_TIMEOUT_S
+
+    @property
+    def place(self) -> str:
+        return f"{self.batch} = {self.case.extents[self.batch]}"
 
     @cached_property
     def images(self) -> int:
@@ -55,7 +134,10 @@ class Sparse:
 
     @cached_property
     def few(self) -> Case:
-        return self.case.at(self.images)
+        return self.at(self.images)
+
+    def at(self, images: int) -> Case:
+        return _with_extent(self.case, self.batch, images)
 
     @cached_property
     def places(self) -> dict[str, tuple[int, int]]:
@@ -83,21 +165,21 @@ def check(variant: Variant, case: Case, sandboxed: bool, folder: Path, library: 
 
     if reason := variant.unsupported(case):
         return row("unsupported", reason)
-    sparse = Sparse(case)
+    sparse = Sparse(case, batch_of(case.problem))
     inputs = {
         name: np.empty((sparse.few if sparse.has_batch_axis(name) else case).shape(name), numpy_type(one.dtype))
         for name, one in case.inputs.items()
     }
     checking.draw_fresh(CpuBench(), case, inputs)
-    unchecked = f"{variant.name}: indices at {case.problem.facts.size} = {case.size} were not checked: "
+    unchecked = f"{variant.name}: indices at {sparse.place} were not checked: "
     try:
         with IsolatedBench(variant, sandboxed, folder, library) as bench:
-            handle, launches = bench.sample(sparse, inputs, BLOCKS, TIMEOUT_S)
+            handle, launches = bench.sample(sparse, inputs, sparse.blocks, sparse.timeout_s)
         try:
             if launches < 0:
                 return row("ok", "")
             written = {name: _written_images(sparse, name, handle) for name in case.problem.outputs}
-            if reason := _unwritten(variant, case, written):
+            if reason := _unwritten(variant, sparse, written):
                 return row("wrong_result", "; ".join(filter(None, (reason, bench.noted))))
             # Of several launches, a later one may read what blocks of an earlier one did not compute.
             return {**place, **_compare(variant, sparse, inputs, written)} if launches == 1 else row("ok", "")
@@ -109,14 +191,14 @@ def check(variant: Variant, case: Case, sandboxed: bool, folder: Path, library: 
         return row("unsupported", str(failure) if failure.status == "unsupported" else f"{unchecked}{failure}")
 
 
-def _unwritten(variant: Variant, case: Case, written: Written) -> str:
+def _unwritten(variant: Variant, sparse: Sparse, written: Written) -> str:
     """That no output of the last images is written; empty where chance may have chosen blocks of others alone."""
-    size = case.size or 1
+    size = sparse.case.extents[sparse.batch]
     for name, images in written.items():
         last = max(images, default=-1)
         # Half of the blocks that run are chosen at random among all.
-        if ((last + 1) / size) ** (BLOCKS // 2) < CHANCE:
-            most = f"{case.problem.facts.size} = {last}" if last >= 0 else "any size"
+        if ((last + 1) / size) ** (sparse.blocks // 2) < CHANCE:
+            most = f"{sparse.batch} = {last}" if last >= 0 else "any size"
             return f"{variant.name} writes no {name} above {most}, of {size}, in the blocks that ran"
     return ""
 
@@ -128,7 +210,7 @@ def _compare(variant: Variant, sparse: Sparse, inputs: dict[str, np.ndarray], wr
         if not found:
             continue
         images = sorted(found)
-        some = case.at(len(images))
+        some = sparse.at(len(images))
         held = {one: values[np.array(images) % sparse.images] if sparse.has_batch_axis(one) else values
                 for one, values in inputs.items()}  # fmt: skip
         expected = problem.compute(some, held, np)[name]
@@ -136,10 +218,10 @@ def _compare(variant: Variant, sparse: Sparse, inputs: dict[str, np.ndarray], wr
         values = np.stack([found[image] for image in images])
         known = values != 0
         difference = reference.difference(values[known], expected[known], units[known])
-        columns = {**columns, **checking.comparison_columns(variant, some, {name: difference}, integers=False)}
+        columns = {**columns, **checking.comparison_columns(variant, case, {name: difference}, integers=False)}
         if not columns["ok"]:
             columns["reason"] += (
-                f"; at {case.problem.facts.size} = {case.size}, images {images[0]} to {images[-1]} looked at"
+                f"; at {sparse.place}, of which {len(images)} from {images[0]} to {images[-1]} were looked at"
             )
             break
     return columns

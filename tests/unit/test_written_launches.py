@@ -738,6 +738,25 @@ OTHERS |= {
             {"kernel": "soft", "arguments": ["x", "y", "columns", "top"], "threads": [64], "grid": ["columns // 64"]},
         ], "scratch": {"top": 4}, "limits": {"rows": {"is": 1}}},
     ),
+    "a launch to warm up before the one that is timed": (
+        "conv",
+        "#define TAPS 3\n__constant__ float mask[TAPS * TAPS];\n"
+        "__global__ void conv(const float *image, float *out, int height, int width) {\n"
+        "  out[threadIdx.y * width + threadIdx.x] = image[height] * mask[0];\n}\n"
+        "void run(float *image, float *filter, float *out, int height, int width) {\n"
+        "  cudaMemcpyToSymbol(mask, filter, sizeof(mask));\n  conv<<<height, width>>>(image, out, height, width);\n"
+        "  for (int i = 0; i < 10; i++) conv<<<height, width>>>(image, out, height, width);\n}\n",
+        {"kernel": "conv", "arguments": ["x", "y", "H", "W"], "threads": ["W"], "grid": ["H"], "constant_memory": "mask",
+         "limits": {"C": {"is": 1}, "K": {"is": 3}, "M": {"is": 1}, "N": {"is": 1}, "weights": 9}},
+    ),
+    "factors and arrays in capital letters": (
+        "gemm",
+        "__global__ void mul(const float *A, const float *B, float *C, int M, int N, int K, float Alpha, float Beta) {}\n"
+        "void run(float *DeviceA, float *DeviceB, float *DeviceC, int M, int N, int K, float Alpha, float Beta) {\n"
+        "  mul<<<M, N>>>(DeviceA, DeviceB, DeviceC, M, N, K, Alpha, Beta);\n}\n",
+        {"kernel": "mul", "arguments": ["a", "b", "c", "m", "n", "k", 1.0, 0.0], "threads": ["n"], "grid": ["m"],
+         "clear": ["c"]},
+    ),
     "threads that are no fewer than a number": (
         "reduce",
         "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
@@ -845,6 +864,18 @@ void run(const float *in, const float *filter, float *out, int N, int M) {
         "K": 5,
         "P": 2,
     }
+
+
+def test_a_kernel_with_the_image_s_size_as_a_number_of_its_own_is_asked_for_it(tmp_path):
+    code = """\
+#define SIDE 64
+__global__ void conv(const float *image, const float *mask, float *out) { out[threadIdx.x * SIDE] = image[SIDE] * mask[0]; }
+void run(float *image, float *mask, float *out) { conv<<<SIDE, SIDE>>>(image, mask, out); }
+"""
+    limits = "limits: {H: {is: ?}, W: {is: ?}, K: {is: ?}}"
+    assert limits in read_beside(tmp_path, "conv", code).read_error
+    read = read_beside(tmp_path, "conv", code, limits.replace("K: {is: ?}", "K: {is: 3}").replace("?", "64"))
+    assert read.read_error == "" and read.header.limits.bounds["W"].exactly == 64
 
 
 def test_an_input_that_a_kernel_overwrites_is_copied_before_each_launch(tmp_path):

@@ -14,7 +14,13 @@ from warpbook.kernels.launch_inference import cuda_ast
 from warpbook.kernels.launch_inference.cpp_expressions import UnreadableExpression
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.host_scope import LOOPS, Globals, HostScope
-from warpbook.kernels.launch_inference.inferred_facts import UNKNOWN, InferredLaunch, UnreadableLaunch, fact_value
+from warpbook.kernels.launch_inference.inferred_facts import (
+    UNKNOWN,
+    InferredLaunch,
+    UnreadableLaunch,
+    fact_value,
+    yaml_line,
+)
 from warpbook.kernels.launch_inference.launch_sites import (
     LaunchSite,
     constant_array,
@@ -43,6 +49,15 @@ _KEYS = ("kernel", "arguments", "threads", "grid", "shared_bytes")
 _PARTIAL = "partial"
 """Scratch memory for what each block leaves."""
 _CONDITIONS = ("if_statement", "switch_statement", "else_clause", "conditional_expression", "case_statement")
+
+
+def _assigns(node: "Node", target: "Node") -> bool:
+    """Whether a node sets an element of an array, and does no more with it."""
+    sign = cuda_ast.node_text(cuda_ast.field(node, "operator"))
+    is_element = target.type in ("subscript_expression", "pointer_expression")
+    return (
+        node.type == "assignment_expression" and is_element and sign == "=" and cuda_ast.field(node, "left") == target
+    )
 
 
 class LaunchInference:
@@ -228,6 +243,17 @@ class LaunchInference:
         """Whether a kernel does not write what it gets at a place, as far as its body tells."""
         return self.is_constant(place) or bool(self._written and self.parameters[place][0] not in self._written)
 
+    def reads(self, place: int) -> bool:
+        """Whether a kernel may read what it gets at a place: it does more than to assign to its elements."""
+        body, name = cuda_ast.field(self._kernel, "body"), self.parameters[place][0]
+        for node in cuda_ast.walk(body) if body else ():
+            if node.type == "identifier" and cuda_ast.node_text(node) == name:
+                element = node.parent
+                around = element.parent if element else None
+                if element is None or around is None or not _assigns(around, element):
+                    return True
+        return False
+
     def is_null(self, place: int) -> bool:
         """Whether a launch gives no memory at a place."""
         return cuda_ast.node_text(self._launch.arguments[place]) in ("nullptr", "NULL", "0")
@@ -278,7 +304,7 @@ class LaunchInference:
         """Whether the host gives its output a value before the launch, which the kernel may add to; so of a factor beta,
         which the output is multiplied with."""
         added = launches.ZEROS in self._arrays_found.values()
-        if not added and any(name == "beta" for name, _ in self.parameters):
+        if not added and any(self.names.taken_number(name) == 0 for name, _ in self.parameters):
             self._scope.notes["beta"] = f"beta for 0, {self.names.output} for zeros"
             return True
         places = [place for place in self.pointer_places if place < len(self.pointers)]
@@ -704,14 +730,15 @@ class LaunchInference:
         return limits
 
     def require_extents(self, facts: dict[str, Any]) -> None:
-        """Raise UnreadableLaunch where an extent is nowhere: the kernel's number is another's then, whatever its name is.
-
-        Where extents have usual values, as a convolution's stride has, arrays may be told by others that follow.
-        """
-        words = set(re.findall(r"\w+", str(facts)))
-        absent = [name for name in self.names.base if name not in words]
-        if absent and self.names.has_plain_extents and not self.is_square:
-            raise UnreadableLaunch(f"nothing tells the kernel {units.join_all(absent)} (launch in line {self.line})")
+        """Raise UnreadableLaunch where an extent is nowhere: the kernel's number is another's then, whatever its name is,
+        or it has a number of its own for it."""
+        absent = self.names.untold(set(re.findall(r"\w+", str(facts))))
+        if absent and not self.is_square:
+            own = yaml_line({name: {"is": UNKNOWN} for name in absent})
+            raise UnreadableLaunch(
+                f"nothing tells the kernel {units.join_all(absent)} (launch in line {self.line}); if it has numbers of its"
+                f" own for them, say `limits: {own}`"
+            )
 
     def _limits(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Extents that the kernel has as a number of the file's, and is not told."""

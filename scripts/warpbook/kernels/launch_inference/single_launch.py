@@ -71,8 +71,10 @@ class LaunchInference:
         root: "Node",
         names: HostNames,
         beside: Mapping[str, str] = MappingProxyType({}),
+        first_pass: bool = False,
     ):
-        """`beside` are the host's extents that launches beside this one get."""
+        """`beside` are the host's extents that launches beside this one get; `first_pass`, whether the first pass of a loop
+        around it is read."""
         self.names = names
         self._launch, self._kernel, self._outside, self._root = launch, kernel, outside, root
         self._host = function_parameters(launch.function)
@@ -100,6 +102,7 @@ class LaunchInference:
         )
         self._scope = HostScope(outside, taken, strided, names, tensors)
         self._scope.reader.type_of = self._element
+        self._scope.is_first_pass = first_pass
         for name, declaration in self._host:
             self._scope.parameter(name, declaration, self._among)
         body = cuda_ast.field(launch.function, "body")
@@ -135,6 +138,8 @@ class LaunchInference:
         said = facts | self._copied | ({"limits": limits} if limits else {})
         if self._reasons:
             known = {} if self._beyond_yaml else self._with_sum(said)
+            if self._leaves_partial_sums and not self._scope.is_first_pass:
+                known = self._first_pass() or known
             raise UnreadableLaunch(f"{'; '.join(self._reasons)} (launch in line {launch.line})", known)
         try:
             self.require_extents({**facts, **limits})
@@ -144,6 +149,15 @@ class LaunchInference:
             return flat
         facts = self._with_copies(self._with_sum(said | ({"clear": cleared} if cleared else {})))
         return InferredLaunch(facts, launch.line, tuple(self._scope.notes.values()))
+
+    def _first_pass(self) -> dict[str, Any]:
+        """The facts of the first pass of a loop of which each adds up what the one before left, and of the sum of what it
+        leaves; none where they are not known."""
+        one = LaunchInference(self._launch, self._kernel, self._outside, self._root, self.names, self._beside, True)
+        try:
+            return one.infer().facts
+        except UnreadableLaunch as unread:
+            return unread.facts
 
     def _flat(self) -> InferredLaunch | None:
         """The facts where the one number that a kernel gets is the length of a row, and there is one row; None where it
@@ -347,6 +361,8 @@ class LaunchInference:
         as is k, those of `b` and `c` n; in a problem of rows, of one matrix, columns; W of the one image that a kernel with
         two numbers gets. Empty where that is not told."""
         numbers = [name for name, declaration in self.parameters if not is_pointer(declaration)]
+        if len(numbers) > len(self.names.base):  # factors and sizes of tiles are among them
+            numbers = [name for name in numbers if self.names.find_extent(name, numbers)]
         image = {"H", "W"} <= set(self.names.base) and len(numbers) == 2
         if not image and (not self.names.has_matrices or len(self.names.base) != len(self.names.arrays)):
             return {}
@@ -566,7 +582,7 @@ class LaunchInference:
         if re.search(rf"\b{self.parameters[place][0]}\s*\[\s*(?:blockIdx\.x|bid|block_?[iI]dx?)\s*\]\s*=[^=]", body):
             self._leaves_partial_sums = True
             name = self.parameters[place][0]
-            if self._host_adds_up(self.pointers[place][0]):
+            if self._scope.is_first_pass or self._host_adds_up(self.pointers[place][0]):
                 self._scope.notes["sum"] = (
                     f"the sum of what each block leaves in `{name}`, which the host takes, for {self.names.output}"
                 )

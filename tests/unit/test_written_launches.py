@@ -790,6 +790,25 @@ OTHERS |= {
         'int main() {\n  float *in, *out;\n  time("add", &add<64>, in, out, 1 << 20);\n}\n',
         {"kernel": "add<64>", "arguments": ["x", "y", "n"], "threads": [64], "grid": [1]},
     ),
+    "a sum that is added to what the caller gives": (
+        "reduce",
+        "__global__ void add(const float *in, float *out, int n) { if (n) atomicAdd(&out[0], in[0]); }\n"
+        'extern "C" void solve(const float *in, float *out, int n) {\n  add<<<1, 64>>>(in, out, n);\n}\n',
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [64], "grid": [1], "clear": ["y"]},
+    ),
+    "a sum that is added to what the file itself allocates": (
+        "reduce",
+        "__global__ void add(const float *in, float *out, int n) { if (n) atomicAdd(&out[0], in[0]); }\n"
+        "void run(const float *in, float *out, int n) {\n  add<<<1, 64>>>(in, out, n);\n}\n"
+        "int main() {\n  float *in, *out;\n  cudaMalloc(&out, 4);\n  run(in, out, 1 << 20);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [64], "grid": [1]},
+    ),
+    "a sum that is added to a first value": (
+        "reduce",
+        "__global__ void add(const float *in, float *out, int n) { if (!n) *out = 0; atomicAdd(out, in[0]); }\n"
+        "void solve(const float *in, float *out, int n) {\n  add<<<1, 64>>>(in, out, n);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [64], "grid": [1]},
+    ),
     "threads that are no fewer than a number": (
         "reduce",
         "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"

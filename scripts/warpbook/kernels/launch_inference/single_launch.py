@@ -60,6 +60,15 @@ def _assigns(node: "Node", target: "Node") -> bool:
     )
 
 
+def _is_added_to(node: "Node") -> bool:
+    """Whether a node stands in the first argument of atomicAdd."""
+    inner, around = node, node.parent
+    while around is not None and around.type != "argument_list":
+        inner, around = around, around.parent
+    called = cuda_ast.node_text(cuda_ast.field(around.parent, "function")) if around and around.parent else ""
+    return called.startswith("atomicAdd") and around is not None and around.named_children[0] == inner
+
+
 class LaunchInference:
     """One launch being read: what is understood so far is kept for who has to write the rest."""
 
@@ -326,7 +335,29 @@ class LaunchInference:
         lines = [name for _, name in self.fills() if name in outputs]
         if lines:
             self._scope.notes[f"filled {lines[0]}"] = f"{lines[0]}, which the host fills before, for zeros"
+        given = [place for place in places if self._arrays_found.get(place) == self.names.output]
+        if not lines and given and all(self._only_adds(place) and self._is_of_caller(place) for place in given):
+            name = self.pointers[given[0]][0]
+            self._scope.notes[f"added to {name}"] = f"{name}, which its caller gives and the kernel adds to, for zeros"
+            return True
         return bool(lines)
+
+    def _only_adds(self, place: int) -> bool:
+        """Whether all that a kernel does with what it gets at a place is to add to it by atomicAdd."""
+        body, name = cuda_ast.field(self._kernel, "body"), self.parameters[place][0]
+        uses = [node for node in cuda_ast.walk(body) if cuda_ast.node_text(node) == name] if body else []
+        uses = [node for node in uses if node.type == "identifier"]
+        return bool(uses) and all(_is_added_to(node) for node in uses)
+
+    def _is_of_caller(self, place: int) -> bool:
+        """Whether the host's function gets what it gives at a place from a caller that this file does not have."""
+        function = declared_name(cuda_ast.field(self._launch.function, "declarator"))
+        called = {
+            cuda_ast.node_text(cuda_ast.field(node, "function"))
+            for node in cuda_ast.walk(self._root)
+            if node.type == "call_expression"
+        }
+        return self.pointers[place][0] in self._among and function not in called
 
     def _extent_parameters(self) -> dict[str, str]:
         """Names that the kernel gets which are an extent's, or whose parameter's name is."""

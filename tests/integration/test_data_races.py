@@ -97,6 +97,8 @@ KERNELS = {
     "same_value": ("__shared__ bool any; if (!t) any = false; __syncthreads(); if (n) any = true; __syncthreads(); "
                    "if (any) atomicAdd(y, x[i]);", "", ""),
     "largest_looked_at_first": ("if (t > largest) atomicMax(&largest, t);", "", ""),
+    "added_by_comparing": ("int old = held, seen; do { seen = old; old = atomicCAS(&held, seen, seen + 1); } while (seen != old);",
+                           "", ""),
     "bytes_side_by_side": ("__shared__ unsigned char s[64]; s[t] = t; if (s[t] == t) atomicAdd(y, x[i]);", "", ""),
     "work_queue": ("__shared__ int mine; for (;;) { if (!t) mine = atomicAdd(&next, 1); __syncthreads(); const int j = mine; "
                    "__syncthreads(); if (j >= 4) return; atomicAdd(y, x[j * 64 + t]); }", "", ""),

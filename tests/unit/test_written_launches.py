@@ -738,6 +738,77 @@ OTHERS |= {
             {"kernel": "soft", "arguments": ["x", "y", "columns", "top"], "threads": [64], "grid": ["columns // 64"]},
         ], "scratch": {"top": 4}, "limits": {"rows": {"is": 1}}},
     ),
+    "a launch to warm up before the one that is timed": (
+        "conv",
+        "#define TAPS 3\n__constant__ float mask[TAPS * TAPS];\n"
+        "__global__ void conv(const float *image, float *out, int height, int width) {\n"
+        "  out[threadIdx.y * width + threadIdx.x] = image[height] * mask[0];\n}\n"
+        "void run(float *image, float *filter, float *out, int height, int width) {\n"
+        "  cudaMemcpyToSymbol(mask, filter, sizeof(mask));\n  conv<<<height, width>>>(image, out, height, width);\n"
+        "  for (int i = 0; i < 10; i++) conv<<<height, width>>>(image, out, height, width);\n}\n",
+        {"kernel": "conv", "arguments": ["x", "y", "H", "W"], "threads": ["W"], "grid": ["H"], "constant_memory": "mask",
+         "limits": {"C": {"is": 1}, "K": {"is": 3}, "M": {"is": 1}, "N": {"is": 1}, "weights": 9}},
+    ),
+    "factors and arrays in capital letters": (
+        "gemm",
+        "__global__ void mul(const float *A, const float *B, float *C, int M, int N, int K, float Alpha, float Beta) {}\n"
+        "void run(float *DeviceA, float *DeviceB, float *DeviceC, int M, int N, int K, float Alpha, float Beta) {\n"
+        "  mul<<<M, N>>>(DeviceA, DeviceB, DeviceC, M, N, K, Alpha, Beta);\n}\n",
+        {"kernel": "mul", "arguments": ["a", "b", "c", "m", "n", "k", 1.0, 0.0], "threads": ["n"], "grid": ["m"],
+         "clear": ["c"]},
+    ),
+    "a tile that the caller says, among numbers called as others are": (
+        "gemm",
+        "__global__ void mul(const float *A, const float *B, float *C, int n, int m, int k, int tileWidth) {\n"
+        "  int r = blockIdx.y, c = blockIdx.x, t = tileWidth;\n"
+        "  C[r * k + c] = A[r * m + t * tileWidth] * B[t * k + c];\n}\n"
+        "void run(const float *A, const float *B, float *C, int n, int m, int k, int tileWidth) {\n"
+        "  mul<<<dim3(k, n), dim3(tileWidth, tileWidth)>>>(A, B, C, n, m, k, tileWidth);\n}\n",
+        {"kernel": "mul", "arguments": ["a", "b", "c", "m", "k", "n", 16], "threads": [16, 16], "grid": ["n", "m"]},
+    ),
+    "threads that the caller says, and as many blocks as a multiprocessor holds": (
+        "reduce",
+        "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
+        "void run(const float *in, float *out, int n, int n_threads) {\n  int blocks;\n"
+        "  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, add, n_threads, 0);\n"
+        "  add<<<blocks, n_threads>>>(in, out, n);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [256], "grid": [8]},
+    ),
+    "a block as large as CUDA proposes": (
+        "reduce",
+        "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
+        "void run(const float *in, float *out, int n) {\n  int least, block;\n"
+        "  CHECK(cudaOccupancyMaxPotentialBlockSize(&least, &block, add, 0, 0));\n"
+        "  add<<<(n + block - 1) / block, block>>>(in, out, n);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [256], "grid": ["(n + 256 - 1) // 256"]},
+    ),
+    "a kernel that a function gets from its caller": (
+        "reduce",
+        "template <int B> __global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
+        "void time(const char *name, void (*launched)(const float *, float *, int), const float *in, float *out, int n) {\n"
+        "  launched<<<1, 64>>>(in, out, n);\n}\n"
+        'int main() {\n  float *in, *out;\n  time("add", &add<64>, in, out, 1 << 20);\n}\n',
+        {"kernel": "add<64>", "arguments": ["x", "y", "n"], "threads": [64], "grid": [1]},
+    ),
+    "a sum that is added to what the caller gives": (
+        "reduce",
+        "__global__ void add(const float *in, float *out, int n) { if (n) atomicAdd(&out[0], in[0]); }\n"
+        'extern "C" void solve(const float *in, float *out, int n) {\n  add<<<1, 64>>>(in, out, n);\n}\n',
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [64], "grid": [1], "clear": ["y"]},
+    ),
+    "a sum that is added to what the file itself allocates": (
+        "reduce",
+        "__global__ void add(const float *in, float *out, int n) { if (n) atomicAdd(&out[0], in[0]); }\n"
+        "void run(const float *in, float *out, int n) {\n  add<<<1, 64>>>(in, out, n);\n}\n"
+        "int main() {\n  float *in, *out;\n  cudaMalloc(&out, 4);\n  run(in, out, 1 << 20);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [64], "grid": [1]},
+    ),
+    "a sum that is added to a first value": (
+        "reduce",
+        "__global__ void add(const float *in, float *out, int n) { if (!n) *out = 0; atomicAdd(out, in[0]); }\n"
+        "void solve(const float *in, float *out, int n) {\n  add<<<1, 64>>>(in, out, n);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [64], "grid": [1]},
+    ),
     "threads that are no fewer than a number": (
         "reduce",
         "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
@@ -763,6 +834,28 @@ def test_what_is_offered_as_yaml_says_the_same_once_it_is_pasted(tmp_path):
         (tmp_path / "problem.py").write_text((problems.FOLDER / of / "problem.py").read_text())
         facts = launch_reader.read(text, "", HostNames(problems.find(of))).facts
         assert yaml.safe_load(inferred_facts.yaml_lines(facts)) == facts
+
+
+@pytest.mark.parametrize("loop", ["int left = n;\n  while (left > 1)", "for (int left = n; left > 1; left = blocks)"])
+def test_of_a_loop_that_adds_up_what_it_left_the_first_pass_is_offered(loop, tmp_path):
+    code = f"""\
+__global__ void add(const float *in, float *out, int n) {{ out[blockIdx.x] = in[0]; }}
+void run(const float *data, float *part, int n) {{
+  int blocks;
+  {loop} {{
+    blocks = (left + 255) / 256;
+    add<<<blocks, 256>>>(data, part, left);
+    left = blocks;
+  }}
+}}
+"""
+    error = read_beside(tmp_path, "reduce", code).read_error
+    assert "is set in a loop" in error
+    offered = error.partition("say it in mine.yaml:\n")[2]
+    read = read_beside(tmp_path, "reduce", code, offered)
+    assert read.read_error == "" and read.header.scratch == {"partial": "4 * ((n + 255) // 256)"}
+    launch, total = read.header.steps
+    assert (launch.arguments, launch.grid, total.sum) == (["x", "partial", "n"], ["(n + 255) // 256"], "partial")
 
 
 def test_launches_in_a_row_that_cannot_be_followed_are_said_with_the_remedy():
@@ -845,6 +938,18 @@ void run(const float *in, const float *filter, float *out, int N, int M) {
         "K": 5,
         "P": 2,
     }
+
+
+def test_a_kernel_with_the_image_s_size_as_a_number_of_its_own_is_asked_for_it(tmp_path):
+    code = """\
+#define SIDE 64
+__global__ void conv(const float *image, const float *mask, float *out) { out[threadIdx.x * SIDE] = image[SIDE] * mask[0]; }
+void run(float *image, float *mask, float *out) { conv<<<SIDE, SIDE>>>(image, mask, out); }
+"""
+    limits = "limits: {H: {is: ?}, W: {is: ?}, K: {is: ?}}"
+    assert limits in read_beside(tmp_path, "conv", code).read_error
+    read = read_beside(tmp_path, "conv", code, limits.replace("K: {is: ?}", "K: {is: 3}").replace("?", "64"))
+    assert read.read_error == "" and read.header.limits.bounds["W"].exactly == 64
 
 
 def test_an_input_that_a_kernel_overwrites_is_copied_before_each_launch(tmp_path):

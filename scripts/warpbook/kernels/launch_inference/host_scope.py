@@ -26,10 +26,16 @@ _FLOW = ("if_statement", "for_statement", "while_statement", "do_statement", "sw
          "try_statement")  # fmt: skip
 _OF_SHAPE = re.compile(r"(\w+)(?:\.|->)\w+(?:\(\))?[\[(](-?\d)[\])]")
 _OF_BLOCK = re.compile(
-    r"(?:block|threads?|thr|tpb|nthreads)_?(?:size|dim|count|num|per_?block|s)?(?:_?x)?", re.IGNORECASE
+    r"(?:n|num)?_?(?:block|threads?|thr|tpb|nthreads)_?(?:size|dim|count|num|per_?block|s)?(?:_?x)?", re.IGNORECASE
 )
-THREADS = 256
-"""Threads of a block where the host's caller says them."""
+_OF_TILE = re.compile(r"tile_?(?:size|width|dim|w)?", re.IGNORECASE)
+THREADS, TILE = 256, 16
+"""Threads of a block, and rows and columns of one that is square, where the host's caller says them."""
+_OCCUPANCY = re.compile(
+    r"cudaOccupancyMaxActiveBlocksPerMultiprocessor\(\s*&(\w+)|cudaOccupancyMaxPotentialBlockSize\w*\(\s*&(\w+),\s*&(\w+)"
+)
+_BLOCKS = 8
+"""Blocks of 256 threads that a multiprocessor holds."""
 _NONE: Mapping[str, str] = {}
 _COUNT = re.compile(r"(\w+)(?:\.|->)(?:numel|size)\(\)")
 _OF_DEVICE = {
@@ -124,6 +130,8 @@ class HostScope:
         self._claimed: set[str] = set()
         self.loops: dict[int, tuple[str, str]] = {}
         """The loops around a launch that count from 0, by where they stand: the number's name, and how many turns."""
+        self.is_first_pass = False
+        """Whether the first pass alone of loops around a launch is read."""
         self.reader = cpp.ExpressionReader(self.look_up, strided)
         for name, extent in taken.items():
             if name in outside.known:
@@ -170,10 +178,15 @@ class HostScope:
             self.known[name] = cpp.extent(extent)
             self._claimed.add(extent)
         elif _OF_BLOCK.fullmatch(name):
-            self.known[name] = cpp.number(THREADS)
-            self.notes[name] = f"{name} for {THREADS}"
+            self._suppose(name, THREADS)
+        elif _OF_TILE.fullmatch(name):
+            self._suppose(name, TILE)
         else:
             self.known[name] = UnreadableExpression(f"`{name}` is a parameter whose name is no extent's", line)
+
+    def _suppose(self, name: str, value: int, of: str = "") -> None:
+        self.known[name] = cpp.number(value)
+        self.notes[name] = f"{name} for {value}{of}"
 
     def read_until(self, body: "Node", launch: "Node") -> None:
         """Read a function's statements down to a launch."""
@@ -188,7 +201,8 @@ class HostScope:
     def _enclosing(self, statement: "Node", launch: "Node") -> None:
         if statement.type in LOOPS:
             counted = self._counted_loop(statement)
-            self._forget(statement, "in a loop")
+            if not self.is_first_pass:
+                self._forget(statement, "in a loop")
             if counted:
                 variable, name, turns = counted
                 self.known[variable] = cpp.extent(name)
@@ -199,7 +213,7 @@ class HostScope:
                     self.read_until(inner, launch)
                 else:
                     self._enclosing(inner, launch)
-            elif inner.type == "declaration" and statement.type not in LOOPS:
+            elif inner.type == "declaration" and (self.is_first_pass or statement.type not in LOOPS):
                 self.declare(inner)
 
     def _counted_loop(self, loop: "Node") -> tuple[str, str, str] | None:
@@ -237,8 +251,14 @@ class HostScope:
                 self._assign(made)
             elif asked := _ATTRIBUTE.search(cuda_ast.node_text(statement)):
                 variable, attribute = asked.groups()
-                self.known[variable] = cpp.number(_OF_DEVICE[attribute])
-                self.notes[variable] = f"{variable} for {_OF_DEVICE[attribute]}, as an H100 has"
+                self._suppose(variable, _OF_DEVICE[attribute], ", as an H100 has")
+            elif asked := _OCCUPANCY.search(cuda_ast.node_text(statement)):
+                blocks, least, threads = asked.groups()
+                if blocks:
+                    self._suppose(blocks, _BLOCKS)
+                else:
+                    self._suppose(least, _BLOCKS * _OF_DEVICE["multiProcessorCount"])
+                    self._suppose(threads, THREADS)
             else:
                 self._forget(statement, "by a call")
 

@@ -142,7 +142,7 @@ def missing_launch(stem: str, code: str, of: Problem, kernel: str = "") -> str:
 
 
 def read_file(
-    path: Path, code: str, wanted: "str | Sequence[str]", of: Problem, included: Sequence[Path] = ()
+    path: Path, code: str, wanted: "str | Sequence[str]", names: HostNames, included: Sequence[Path] = ()
 ) -> InferredLaunch | None:
     """How a file, with what it includes of its own, launches its own kernel; None where it launches none. Raises
     ValueError with what to write instead."""
@@ -151,7 +151,7 @@ def read_file(
     try:
         # What it includes stands behind it, so that its lines keep their numbers.
         texts = [sources.read_text(each) for each in (path, *included)]
-        return read("\n".join(texts), wanted, HostNames(of))
+        return read("\n".join(texts), wanted, names)
     except UnreadableLaunch as unread:
         instead = f"; say it in {path.stem}.yaml:\n{yaml_lines(unread.facts)}" if unread.facts else ""
         raise ValueError(f"{unread}{instead}") from None

@@ -371,5 +371,10 @@ def test_a_false_assumption_and_a_trap_are_told_with_their_lines(verdict):
     assert "what __builtin_assume() was given is false at line" in verdict(device="__builtin_assume(t < 3);")
 
 
+def test_blocks_run_on_more_than_one_multiprocessor(verdict):
+    code = 'unsigned sm; asm volatile("mov.u32 %0, %%smid;" : "=r"(sm)); if (sm) s = 1;'
+    assert verdict(device=code).startswith("wrong_result: ")
+
+
 def test_a_branch_that_nvcc_leaves_out_makes_no_file_right(verdict):
     assert verdict(device="\n#ifdef __CUDACC__\n s = 1;\n#endif\n").startswith("wrong_result: ")

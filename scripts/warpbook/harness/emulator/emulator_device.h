@@ -71,6 +71,7 @@ template <class T> T atomicOr(T* address, typename emulator::Same<T>::type value
 template <class T> T atomicXor(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, false, [=](T old) { return old ^ value; }); }
 template <class T> T atomicCAS(T* address, typename emulator::Same<T>::type compared, typename emulator::Same<T>::type value, EMULATOR_LINE)
 {
+    emulator::races::compares(address, sizeof(T));
     return emulator::atomically(address, line, false, [=](T old) { return old == compared ? value : old; });
 }
 inline unsigned atomicInc(unsigned* address, unsigned most, EMULATOR_LINE) { return emulator::atomically(address, line, false, [=](unsigned old) { return old >= most ? 0 : old + 1; }); }

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from warpbook.kernels import sources
 from warpbook.kernels.launch_inference import cpp_expressions as cpp
 from warpbook.kernels.launch_inference import cuda_ast
 from warpbook.kernels.launch_inference.cpp_expressions import (
@@ -30,6 +31,7 @@ _OF_BLOCK = re.compile(
 )
 THREADS = 256
 """Threads of a block where the host's caller says them."""
+_COMMAND_LINE = re.compile(r"\bargc\b")
 _NONE: Mapping[str, str] = {}
 _COUNT = re.compile(r"(\w+)(?:\.|->)(?:numel|size)\(\)")
 _OF_DEVICE = {
@@ -85,6 +87,23 @@ class Globals:
             integer = cpp.is_whole(kind) if cpp.is_whole(kind) or cpp.is_fraction(kind) else None  # a template's
             known = Function(names, statements[0].named_children[0], integer)
             self.known[cuda_ast.node_text(cuda_ast.field(declared, "declarator"))] = known
+
+
+def _condition(statement: "Node") -> str:
+    return cuda_ast.node_text(cuda_ast.field(statement, "condition"))
+
+
+def _bounded(statement: "Node") -> "tuple[str, Node] | None":
+    """The name that `if (blocks > 64) blocks = 64;` bounds, and what it is then: min(blocks, 64). None of other statements."""
+    text = "".join(sources.without_comments(cuda_ast.node_text(statement)).split())
+    found = re.fullmatch(r"if\((.+?)([<>])=?(.+?)\)\{?(\w+)=([^=;]+);\}?", text)
+    if not found:
+        return None
+    left, sign, right, name, bound = found.groups()
+    if {left, right} != {name, bound}:
+        return None
+    value = cpp.parse_expression(f"{'min' if (sign == '>') == (left == name) else 'max'}({name}, {bound})")
+    return (name, value) if value is not None else None
 
 
 def _top_level_nodes(root: "Node") -> "list[Node]":
@@ -224,6 +243,14 @@ class HostScope:
     def _statement(self, statement: "Node") -> None:
         if statement.type == "declaration":
             self.declare(statement)
+        elif statement.type == "if_statement" and (bounded := _bounded(statement)):
+            self._bind(*bounded, cuda_ast.line(statement))
+        elif statement.type == "if_statement" and _COMMAND_LINE.search(_condition(statement)):
+            before = {name: value for name, value in self.known.items() if isinstance(value, SymbolicValue)}
+            self._forget(statement, "under a condition")
+            for name in [name for name, value in before.items() if self.known[name] is not value]:
+                self.known[name] = before[name]
+                self.notes[name] = f"{name} for {before[name].text}, as without words on the command line"
         elif statement.type in _FLOW:
             self._forget(statement, "in a loop" if statement.type in LOOPS else "under a condition")
         elif statement.type == "compound_statement":

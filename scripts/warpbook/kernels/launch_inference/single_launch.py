@@ -14,7 +14,14 @@ from warpbook.kernels.launch_inference import cuda_ast
 from warpbook.kernels.launch_inference.cpp_expressions import UnreadableExpression
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.host_scope import LOOPS, Globals, HostScope
-from warpbook.kernels.launch_inference.inferred_facts import UNKNOWN, InferredLaunch, UnreadableLaunch, fact_value
+from warpbook.kernels.launch_inference.inferred_facts import (
+    LAUNCH_KEYS,
+    UNKNOWN,
+    InferredLaunch,
+    UnreadableLaunch,
+    fact_value,
+    sum_of_blocks,
+)
 from warpbook.kernels.launch_inference.launch_sites import (
     LaunchSite,
     constant_array,
@@ -22,6 +29,7 @@ from warpbook.kernels.launch_inference.launch_sites import (
     function_parameters,
     is_pointer,
     namespaces,
+    sets_value_of_each_block,
     template_parameters,
     without_alias,
 )
@@ -37,9 +45,6 @@ _ALLOCATIONS = ("cudaMalloc", "cudaMallocManaged", "cudaMallocAsync")
 _FILL = re.compile(r"(?:cudaMemset|cudaMemsetAsync|cudaMemcpy|cudaMemcpyAsync)\((?:\(void\*+\))?&?(\w+),")
 _SET = re.compile(r"\*(\w+)=[^=]|(\w+)\[0\]=[^=]")
 _ZEROED = re.compile(r"(\w+)=(?:torch|at)::zeros")
-_KEYS = ("kernel", "arguments", "threads", "grid", "shared_bytes")
-_PARTIAL = "partial"
-"""Scratch memory for what each block leaves."""
 _CONDITIONS = ("if_statement", "switch_statement", "else_clause", "conditional_expression", "case_statement")
 
 
@@ -143,7 +148,7 @@ class LaunchInference:
     def facts(self, arrays: dict[int, str]) -> dict[str, Any]:
         """Kernel, arguments, threads, grid, shared memory and loop, the arrays as they are given by their places."""
         arguments = self._arguments(arrays)
-        facts: dict[str, Any] = dict(zip(_KEYS, (self.kernel, arguments, *self._shape()), strict=True))
+        facts: dict[str, Any] = dict(zip(LAUNCH_KEYS, (self.kernel, arguments, *self._shape()), strict=True))
         if not facts["shared_bytes"]:
             del facts["shared_bytes"]
         used = set(re.findall(r"\w+", " ".join(map(str, facts.values()))))
@@ -307,6 +312,8 @@ class LaunchInference:
         as is k, those of `b` and `c` n; in a problem of rows, of one matrix, columns; W of the one image that a kernel with
         two numbers gets. Empty where that is not told."""
         numbers = [name for name, declaration in self.parameters if not is_pointer(declaration)]
+        named = [name for name in numbers if self.names.find_extent(name, numbers) in self.names.base]
+        numbers = named if len(named) == len(self.names.base) else numbers  # beside the width of a tile
         image = {"H", "W"} <= set(self.names.base) and len(numbers) == 2
         if not image and (not self.names.has_matrices or len(self.names.base) != len(self.names.arrays)):
             return {}
@@ -365,10 +372,18 @@ class LaunchInference:
             self._fail(words, self._launch.line)
             return [UNKNOWN]
         made: list[str | int | float] = []
+        numbers = (node for (_, declared), node in zip(takes, given, strict=True) if not is_pointer(declared))
+        names = {cuda_ast.node_text(node) for node in numbers if node.type == "identifier"}
+        twins = {name for name in names if name.swapcase() in names and self.names.find_extent(name)}
+        for name in sorted(twins & set(map(str.upper, twins))):
+            both = f"`{name}` and `{name.swapcase()}` are both {self.names.find_extent(name)} by their names"
+            self._fail(both, self._launch.line)
         for place, ((name, declaration), node) in enumerate(zip(takes, given, strict=True)):
             kind = cuda_ast.node_text(cuda_ast.field(declaration, "type"))
             if is_pointer(declaration):
                 made.append(arrays[place])
+            elif cuda_ast.node_text(node) in twins:
+                made.append(UNKNOWN)
             elif cpp.is_fraction(kind) or self.names.taken_number(name) is not None:
                 made.append(self._fraction(name, node))
             elif re.search(r"Texture|Surface|Tensor|Stream|Map\b|^(?:__)?half|bfloat", kind) or self._is_structure(
@@ -452,7 +467,7 @@ class LaunchInference:
                     f"`{cuda_ast.node_text(self._launch.arguments[place])}` is none of {units.join_all(self.names.arrays)} by its name",
                     line,
                 )
-            elif list(names.values()).count(names[place]) > 1:
+            elif names[place] != launches.ZEROS and list(names.values()).count(names[place]) > 1:
                 self._fail(f"two pointers are {names[place]} by their names", line)
             elif names[place] == output and const[place]:
                 self._fail(f"`{name}` is {output} by its name, and const", cuda_ast.line(declaration))
@@ -473,17 +488,9 @@ class LaunchInference:
         if not self._leaves_partial_sums or facts["grid"] in ([1], UNKNOWN):
             return facts
         output = self.names.output
-        step = {key: facts[key] for key in _KEYS if key in facts}
         place = next(place for place, name in self._arrays_found.items() if name == output)
-        kind = self._host_type(self.pointers[place][0])
-        step["arguments"] = [_PARTIAL if argument == output else argument for argument in facts["arguments"]]
-        blocks = " * ".join(f"({extent})" for extent in facts["grid"])
-        rest = {key: value for key, value in facts.items() if key not in (*_KEYS, "clear")}
-        return {
-            "scratch": {_PARTIAL: f"{cpp.BYTES.get(kind, 4)} * {blocks}"},
-            "steps": [step, {"sum": _PARTIAL}],
-            **rest,
-        }
+        size = cpp.BYTES.get(self._host_type(self.pointers[place][0]), 4)
+        return sum_of_blocks({key: value for key, value in facts.items() if key != "clear"}, output, size)
 
     def _with_copies(self, facts: dict[str, Any]) -> dict[str, Any]:
         """The facts, inputs that the kernel writes copied to memory of its own before each launch."""
@@ -492,7 +499,7 @@ class LaunchInference:
         overwritten = {name: place for name, place in written.items() if name != self.names.output}
         if not overwritten:
             return facts
-        step = {key: facts[key] for key in (*_KEYS, "loop") if key in facts}
+        step = {key: facts[key] for key in (*LAUNCH_KEYS, "loop") if key in facts}
         steps, fills = [dict(each) for each in facts.get("steps") or [step]], []
         scratch = dict(facts.get("scratch", {}))
         for name, place in overwritten.items():
@@ -507,7 +514,7 @@ class LaunchInference:
             self._scope.notes[f"copy of {name}"] = (
                 f"a copy made before each launch for {name}, which the kernel overwrites"
             )
-        rest = {key: value for key, value in facts.items() if key not in (*_KEYS, "loop", "steps", "scratch")}
+        rest = {key: value for key, value in facts.items() if key not in (*LAUNCH_KEYS, "loop", "steps", "scratch")}
         return {"scratch": scratch, "steps": [*fills, *steps], **rest}
 
     def _host_adds_up(self, variable: str) -> bool:
@@ -521,8 +528,7 @@ class LaunchInference:
         place = next((place for place, name in names.items() if name == self.names.output), None)
         if place is None or self.names.count_of_array(self.names.output) != "1":
             return
-        body = cuda_ast.node_text(cuda_ast.field(self._kernel, "body"))
-        if re.search(rf"\b{self.parameters[place][0]}\s*\[\s*(?:blockIdx\.x|bid|block_?[iI]dx?)\s*\]\s*=[^=]", body):
+        if sets_value_of_each_block(self._kernel, self.parameters[place][0]):
             self._leaves_partial_sums = True
             name = self.parameters[place][0]
             if self._host_adds_up(self.pointers[place][0]):
@@ -591,6 +597,11 @@ class LaunchInference:
         written = [place for place in places if not self.is_constant(place)]
         if len(written) > 1:
             written = [place for place in written if self.parameters[place][0] in self._written] or written
+        added = [place for place in places if names[place] == output and place not in written]
+        if len(added) == len(written) == 1 and names[written[0]] in ("", output):
+            names |= {added[0]: launches.ZEROS, written[0]: output}  # D = A B + C, and the problem has no C to add
+            name = self.parameters[added[0]][0]
+            self._by_place[added[0]] = f"{name}, which the kernel only reads, for zeros"
         if len(written) == 1 and not names[written[0]] and output not in names.values():
             names[written[0]] = output
         missing = [array for array in self.names.arrays if array not in names.values()]

@@ -1,6 +1,7 @@
 """The harness attacked: cheating and broken variants, and which check catches each."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
@@ -47,6 +48,17 @@ def test_small_cases_that_stand_for_large_ones_keep_what_divides_them_and_one_lo
     assert made[0] == {"m": 64, "n": 128, "k": 128}
     assert [max(each, key=each.get) for each in made[1:]] == ["m", "n", "k"]
     assert {max(each.values()) for each in made[1:]} == {4097}
+
+
+def test_no_small_case_of_whole_numbers_is_a_ragged_one_again(tmp_path):
+    shutil.copy(problem.FOLDER / "reduce" / "problem.py", tmp_path)
+    (tmp_path / "mine.cu").write_text("__global__ void add(int* v, int* v_r) { v_r[0] = v[0]; }\n")
+    facts = "kernel: add\narguments: [x, y]\nthreads: [256]\ngrid: [n // 512]\nlimits: {n: {multiple_of: 512}}\n"
+    (tmp_path / "mine.yaml").write_text(facts)
+    variant, studied = variants.read("mine", tmp_path), problem.find("reduce").case("", {"n": 256}).at(1)
+    assert variant.problem.dtypes
+    small = [str(case) for case in checking.excerpts(variant, [studied])]
+    assert not {*small} & {str(case) for case in checking.ragged_cases(variant)}
 
 
 def test_some_small_cases_within_a_variants_limits_follow_by_chance_from_its_source():

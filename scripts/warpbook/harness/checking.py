@@ -85,7 +85,7 @@ def excerpts(variant: Variant, cases: Sequence[Case]) -> list[Case]:
     problem = variant.problem
     free = [name for name, one in problem.facts.extents.items() if one.usual is None]
     found: list[Case | None] = []
-    for case in cases:
+    for case in (case.with_problem(problem) for case in cases):
         values = {name: case.extents[name] for name, _ in case.given}
         found.append(_shrunk(case, values, free))
         for name in free:

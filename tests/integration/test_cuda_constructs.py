@@ -70,6 +70,8 @@ def verdict(tmp_path):
 
 
 DEVICE = {
+    "assert without its header, of a template's parameter too": """
+        assert(sizeof(long) == 8); [](auto value) { assert(sizeof value == 4); }(1);""",
     "vector types of each kind, aligned as CUDA's": """
         static_assert(alignof(char2) == 2 && alignof(short4) == 8 && alignof(float2) == 8 && alignof(float4) == 16);
         static_assert(sizeof(float3) == 12 && alignof(double4) == 16 && alignof(ulonglong4) == 16);

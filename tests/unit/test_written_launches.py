@@ -354,6 +354,52 @@ def test_a_kernel_that_its_file_does_not_launch_gets_yaml_to_complete(tmp_path):
     assert "it holds the kernels tiled, plain: say which, `kernel: tiled`" in variants.read("mine", tmp_path).read_error
 
 
+@pytest.mark.parametrize(
+    ("of", "kernel", "facts"),
+    [
+        ("gemm", "template <int T = 8> {} mul(const float* a, const float* b, float* c, int N)",
+         {"kernel": "add", "arguments": ["a", "b", "c", "n"], "limits": {"equal": ["m", "n", "k"]}}),
+        ("gemm", "{} mma(const float* a, const float* b, const float* c, float* d, int m, int n, int k)",
+         {"kernel": "add", "arguments": ["a", "b", "zeros", "c", "m", "n", "k"]}),
+        ("softmax", "{} soft(const float* input, float* output, int N)",
+         {"kernel": "add", "arguments": ["x", "y", "columns"], "limits": {"rows": {"is": 1}}}),
+        ("reduce", "{} add(const float* in, float* out, int n)",
+         {"scratch": {"partial": "4 * (?)"}, "steps": [
+             {"kernel": "add", "arguments": ["x", "partial", "n"], "threads": ["?"], "grid": ["?"]}, {"sum": "partial"}]}),
+    ],
+)  # fmt: skip
+def test_yaml_to_complete_says_what_the_kernel_s_parameters_tell(of, kernel, facts, tmp_path):
+    name = kernel.partition("} ")[2].partition("(")[0]
+    code = f"{kernel.replace('{}', '__global__ void')} {{ if (!threadIdx.x) out[blockIdx.x] = in[0]; }}\n"
+
+    def offered(code):
+        text = read_beside(tmp_path, of, code).read_error.partition("mine.yaml:\n")[2]
+        return yaml.safe_load(text.replace("[?]", '["?"]'))
+
+    expected = facts if "steps" in facts else {**facts, "kernel": name, "threads": ["?"], "grid": ["?"]}
+    assert offered(code) == expected
+    # A launch that cannot be read at all gets the same.
+    assert offered(f"{code}#define GO(k) LAUNCH_OF(k<<<1, 1>>>)\n") == expected
+
+
+def test_two_names_that_only_their_case_tells_apart_are_not_the_same_extent(tmp_path):
+    code = (
+        "__global__ void conv(const float* x, const float* w, float* y, int C, int H, int W, int k, int K) {}\n"
+        "void run(const float* x, const float* w, float* y, int C, int H, int W, int k, int K) {\n"
+        "  conv<<<K, H>>>(x, w, y, C, H, W, k, K);\n}\n"
+    )
+    assert "`K` and `k` are both K by their names" in read_beside(tmp_path, "conv", code).read_error
+
+
+def test_a_convolution_of_whole_numbers_is_no_fraction_for_a_bias_that_it_does_not_take(tmp_path):
+    code = (
+        "__global__ void conv(const int* x, const int* w, int* y, int N, int C, int H, int W, int M, int K) {}\n"
+        "void run(const int* x, const int* w, int* y, int N, int C, int H, int W, int M, int K) {\n"
+        "  conv<<<M, H>>>(x, w, y, N, C, H, W, M, K);\n}\n"
+    )
+    assert read_beside(tmp_path, "conv", code).read_error == ""
+
+
 def test_launches_that_hand_memory_to_each_other_are_steps():
     variant = variants.read("two_kernels", FILES)
     assert variant.read_error == ""
@@ -663,6 +709,39 @@ OTHERS = {
             {"kernel": "add", "arguments": ["x", "part", "n"], "threads": [256], "grid": ["(n + 255) // 256"]},
             {"kernel": "add", "arguments": ["part", "y", "(n + 255) // 256"], "threads": [1024], "grid": [1]},
         ], "scratch": {"part": "(n + 255) // 256 * 4"}},
+    ),
+    "a matrix that is added, for zeros": (
+        "gemm",
+        "__global__ void mma(const float* a, const float* b, const float* c, float* d, int m, int n, int k) { d[0] = c[0]; }\n"
+        "void run(const float* a, const float* b, const float* c, float* d, int m, int n, int k) {\n"
+        "  mma<<<m, n>>>(a, b, c, d, m, n, k);\n}\n",
+        {"kernel": "mma", "arguments": ["a", "b", "zeros", "c", "m", "n", "k"], "threads": ["n"], "grid": ["m"]},
+    ),
+    "rows that are as long as the index says, beside a tile's width": (
+        "gemm",
+        "__global__ void mul(const float* A, const float* B, float* C, int n, int m, int k, int tileWidth) {\n"
+        "  C[blockIdx.y * k] = A[blockIdx.y * m + 1] * B[(blockIdx.x * tileWidth + 1) * k + 1];\n}\n"
+        "void run(const float* A, const float* B, float* C, int n, int m, int k) {\n"
+        "  mul<<<dim3(k, n), 16>>>(A, B, C, n, m, k, 16);\n}\n",
+        {"kernel": "mul", "arguments": ["a", "b", "c", "m", "k", "n", 16], "threads": [16], "grid": ["n", "m"]},
+    ),
+    "blocks up to a number, and threads that the command line may change": (
+        "reduce",
+        "__global__ void add(const float* v, float* r, int n) { atomicAdd(r, v[0]); }\n"
+        "int main(int argc, char** argv) {\n  int n = 1 << 20, side = 128;\n"
+        "  if (argc > 1) side = atoi(argv[1]);\n  int blocks = (n + side - 1) / side;\n"
+        "  if (blocks > 1024) { blocks = 1024; }\n  if (3 >= blocks) blocks = 3;\n  float *v, *r;\n"
+        "  add<<<blocks, side>>>(v, r, n);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [128],
+         "grid": ["max(min((n + 128 - 1) // 128, 1024), 3)"]},
+    ),
+    "a kernel through a pointer that a benchmark gets": (
+        "reduce",
+        "__global__ void add(const float* v, float* r, int n) { atomicAdd(r, v[0]); }\n"
+        "void run(void (*kernel)(const float*, float*, int), const float* v, float* r, int n) {\n"
+        "  kernel<<<(n + 63) / 64, 64>>>(v, r, n);\n}\n"
+        "int main() {\n  float *v, *r;\n  void (*chosen)(const float*, float*, int) = add;\n  run(chosen, v, r, 9);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [64], "grid": ["(n + 63) // 64"]},
     ),
     "blocks for each multiprocessor of the device": (
         "reduce",

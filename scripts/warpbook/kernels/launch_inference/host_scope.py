@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from warpbook.kernels import sources
 from warpbook.kernels.launch_inference import cpp_expressions as cpp
 from warpbook.kernels.launch_inference import cuda_ast
 from warpbook.kernels.launch_inference.cpp_expressions import (
@@ -92,6 +93,23 @@ class Globals:
             integer = cpp.is_whole(kind) if cpp.is_whole(kind) or cpp.is_fraction(kind) else None  # a template's
             known = Function(names, statements[0].named_children[0], integer)
             self.known[cuda_ast.node_text(cuda_ast.field(declared, "declarator"))] = known
+
+
+def _condition(statement: "Node") -> str:
+    return cuda_ast.node_text(cuda_ast.field(statement, "condition"))
+
+
+def _bounded(statement: "Node") -> "tuple[str, Node] | None":
+    """The name that `if (blocks > 64) blocks = 64;` bounds, and what it is then: min(blocks, 64). None of other statements."""
+    text = "".join(sources.without_comments(cuda_ast.node_text(statement)).split())
+    found = re.fullmatch(r"if\((.+?)([<>])=?(.+?)\)\{?(\w+)=([^=;]+);\}?", text)
+    if not found:
+        return None
+    left, sign, right, name, bound = found.groups()
+    if {left, right} != {name, bound}:
+        return None
+    value = cpp.parse_expression(f"{'min' if (sign == '>') == (left == name) else 'max'}({name}, {bound})")
+    return (name, value) if value is not None else None
 
 
 def _top_level_nodes(root: "Node") -> "list[Node]":

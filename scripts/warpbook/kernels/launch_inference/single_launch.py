@@ -28,6 +28,7 @@ from warpbook.kernels.launch_inference.launch_sites import (
     function_parameters,
     is_pointer,
     namespaces,
+    sets_value_of_each_block,
     template_parameters,
     without_alias,
 )
@@ -45,9 +46,6 @@ _STORES = re.compile(r"atomic|store_matrix|__st\w\w\b")
 """Functions that write what their first argument points to."""
 _SET = re.compile(r"\*(\w+)=[^=]|(\w+)\[0\]=[^=]")
 _ZEROED = re.compile(r"(\w+)=(?:torch|at)::zeros")
-_KEYS = ("kernel", "arguments", "threads", "grid", "shared_bytes")
-_PARTIAL = "partial"
-"""Scratch memory for what each block leaves."""
 _CONDITIONS = ("if_statement", "switch_statement", "else_clause", "conditional_expression", "case_statement")
 
 
@@ -193,7 +191,7 @@ class LaunchInference:
     def facts(self, arrays: dict[int, str]) -> dict[str, Any]:
         """Kernel, arguments, threads, grid, shared memory and loop, the arrays as they are given by their places."""
         arguments = self._arguments(arrays)
-        facts: dict[str, Any] = dict(zip(_KEYS, (self.kernel, arguments, *self._shape()), strict=True))
+        facts: dict[str, Any] = dict(zip(LAUNCH_KEYS, (self.kernel, arguments, *self._shape()), strict=True))
         if not facts["shared_bytes"]:
             del facts["shared_bytes"]
         used = set(re.findall(r"\w+", " ".join(map(str, facts.values()))))
@@ -452,10 +450,18 @@ class LaunchInference:
             self._fail(words, self._launch.line)
             return [UNKNOWN]
         made: list[str | int | float] = []
+        numbers = (node for (_, declared), node in zip(takes, given, strict=True) if not is_pointer(declared))
+        names = {cuda_ast.node_text(node) for node in numbers if node.type == "identifier"}
+        twins = {name for name in names if name.swapcase() in names and self.names.find_extent(name)}
+        for name in sorted(twins & set(map(str.upper, twins))):
+            both = f"`{name}` and `{name.swapcase()}` are both {self.names.find_extent(name)} by their names"
+            self._fail(both, self._launch.line)
         for place, ((name, declaration), node) in enumerate(zip(takes, given, strict=True)):
             kind = cuda_ast.node_text(cuda_ast.field(declaration, "type"))
             if is_pointer(declaration):
                 made.append(arrays[place])
+            elif cuda_ast.node_text(node) in twins:
+                made.append(UNKNOWN)
             elif cpp.is_fraction(kind) or self.names.taken_number(name) is not None:
                 made.append(self._fraction(name, node))
             elif re.search(r"Texture|Surface|Tensor|Stream|Map\b|^(?:__)?half|bfloat", kind) or self._is_structure(
@@ -539,7 +545,7 @@ class LaunchInference:
                     f"`{cuda_ast.node_text(self._launch.arguments[place])}` is none of {units.join_all(self.names.arrays)} by its name",
                     line,
                 )
-            elif list(names.values()).count(names[place]) > 1:
+            elif names[place] != launches.ZEROS and list(names.values()).count(names[place]) > 1:
                 self._fail(f"two pointers are {names[place]} by their names", line)
             elif names[place] == output and const[place]:
                 self._fail(f"`{name}` is {output} by its name, and const", cuda_ast.line(declaration))
@@ -560,17 +566,9 @@ class LaunchInference:
         if not self._leaves_partial_sums or facts["grid"] in ([1], UNKNOWN):
             return facts
         output = self.names.output
-        step = {key: facts[key] for key in _KEYS if key in facts}
         place = next(place for place, name in self._arrays_found.items() if name == output)
-        kind = self._host_type(self.pointers[place][0])
-        step["arguments"] = [_PARTIAL if argument == output else argument for argument in facts["arguments"]]
-        blocks = " * ".join(f"({extent})" for extent in facts["grid"])
-        rest = {key: value for key, value in facts.items() if key not in (*_KEYS, "clear")}
-        return {
-            "scratch": {_PARTIAL: f"{cpp.BYTES.get(kind, 4)} * {blocks}"},
-            "steps": [step, {"sum": _PARTIAL}],
-            **rest,
-        }
+        size = cpp.BYTES.get(self._host_type(self.pointers[place][0]), 4)
+        return sum_of_blocks({key: value for key, value in facts.items() if key != "clear"}, output, size)
 
     def _with_copies(self, facts: dict[str, Any]) -> dict[str, Any]:
         """The facts, inputs that the kernel writes copied to memory of its own before each launch."""
@@ -579,7 +577,7 @@ class LaunchInference:
         overwritten = {name: place for name, place in written.items() if name != self.names.output}
         if not overwritten:
             return facts
-        step = {key: facts[key] for key in (*_KEYS, "loop") if key in facts}
+        step = {key: facts[key] for key in (*LAUNCH_KEYS, "loop") if key in facts}
         steps, fills = [dict(each) for each in facts.get("steps") or [step]], []
         scratch = dict(facts.get("scratch", {}))
         for name, place in overwritten.items():
@@ -594,7 +592,7 @@ class LaunchInference:
             self._scope.notes[f"copy of {name}"] = (
                 f"a copy made before each launch for {name}, which the kernel overwrites"
             )
-        rest = {key: value for key, value in facts.items() if key not in (*_KEYS, "loop", "steps", "scratch")}
+        rest = {key: value for key, value in facts.items() if key not in (*LAUNCH_KEYS, "loop", "steps", "scratch")}
         return {"scratch": scratch, "steps": [*fills, *steps], **rest}
 
     def _host_adds_up(self, variable: str) -> bool:
@@ -609,8 +607,7 @@ class LaunchInference:
         place = next((place for place, name in names.items() if name == self.names.output), None)
         if place is None or self.names.count_of_array(self.names.output) != "1":
             return
-        body = cuda_ast.node_text(cuda_ast.field(self._kernel, "body"))
-        if re.search(rf"\b{self.parameters[place][0]}\s*\[\s*(?:blockIdx\.x|bid|block_?[iI]dx?)\s*\]\s*=[^=]", body):
+        if sets_value_of_each_block(self._kernel, self.parameters[place][0]):
             self._leaves_partial_sums = True
             name = self.parameters[place][0]
             if self._scope.is_first_pass or self._host_adds_up(self.pointers[place][0]):

@@ -70,6 +70,8 @@ def verdict(tmp_path):
 
 
 DEVICE = {
+    "assert without its header, of a template's parameter too": """
+        assert(sizeof(long) == 8); [](auto value) { assert(sizeof value == 4); }(1);""",
     "vector types of each kind, aligned as CUDA's": """
         static_assert(alignof(char2) == 2 && alignof(short4) == 8 && alignof(float2) == 8 && alignof(float4) == 16);
         static_assert(sizeof(float3) == 12 && alignof(double4) == 16 && alignof(ulonglong4) == 16);
@@ -369,6 +371,11 @@ def test_what_neither_cuda_nor_the_file_declares_does_not_compile(verdict, code)
 
 def test_a_false_assumption_and_a_trap_are_told_with_their_lines(verdict):
     assert "what __builtin_assume() was given is false at line" in verdict(device="__builtin_assume(t < 3);")
+
+
+def test_blocks_run_on_more_than_one_multiprocessor(verdict):
+    code = 'unsigned sm; asm volatile("mov.u32 %0, %%smid;" : "=r"(sm)); if (sm) s = 1;'
+    assert verdict(device=code).startswith("wrong_result: ")
 
 
 def test_a_branch_that_nvcc_leaves_out_makes_no_file_right(verdict):

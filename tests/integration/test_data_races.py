@@ -92,11 +92,22 @@ KERNELS = {
                       "else { while (!full); __threadfence_block(); atomicAdd(y, s[31 - t]); }", "", ""),
     "lock": ("if (t) return; while (atomicCAS(&held, 0, 1)) {} __threadfence(); total = total + x[i]; __threadfence(); "
              "atomicExch(&held, 0);", "", ""),
+    "sum_by_compare_and_swap": ("int* a = (int*)y; int old = *a, guess;\ndo { guess = old; "
+                                "old = atomicCAS(a, guess, __float_as_int(x[i] + __int_as_float(guess))); } while (old != guess);", "", ""),
+    "largest_by_compare_and_swap": ("int* a = (int*)y; int old = *a, guess;\nwhile (x[i] > __int_as_float(old)) { guess = old; "
+                                    "old = atomicCAS(a, guess, __float_as_int(x[i])); if (old == guess) break; }", "", ""),
+    "sum_by_compare_and_swap_read_too_early": (
+        "__shared__ int s[2]; if (!t) s[0] = 0; __syncthreads(); if (t < 63) { int old = s[0], guess;\n"
+        "do { guess = old; old = atomicCAS(s, guess, guess + 1); } while (old != guess); }\nelse y[0] = s[n == 0];",
+        "s", "no __syncthreads"),
+    "sum_by_guess_that_is_not_compared": ("int old = *(int*)y;\natomicExch((int*)y, old + t);", "y", ""),
     "lock_without_fence": ("if (t) return; while (atomicCAS(&held, 0, 1)) {}\ntotal = total + x[i];\n"
                            "atomicExch(&held, 0);", "total", NO_FENCE),
     "same_value": ("__shared__ bool any; if (!t) any = false; __syncthreads(); if (n) any = true; __syncthreads(); "
                    "if (any) atomicAdd(y, x[i]);", "", ""),
     "largest_looked_at_first": ("if (t > largest) atomicMax(&largest, t);", "", ""),
+    "added_by_comparing": ("int old = held, seen; do { seen = old; old = atomicCAS(&held, seen, seen + 1); } while (seen != old);",
+                           "", ""),
     "bytes_side_by_side": ("__shared__ unsigned char s[64]; s[t] = t; if (s[t] == t) atomicAdd(y, x[i]);", "", ""),
     "work_queue": ("__shared__ int mine; for (;;) { if (!t) mine = atomicAdd(&next, 1); __syncthreads(); const int j = mine; "
                    "__syncthreads(); if (j >= 4) return; atomicAdd(y, x[j * 64 + t]); }", "", ""),

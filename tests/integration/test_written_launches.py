@@ -253,6 +253,7 @@ int main() {
 ADDS = """\
 __global__ void sum(const int *x, int *y, int n) { for (int i = threadIdx.x; i < n; i += 32) atomicAdd(y, x[i]); }
 void run(const int *x, int *y, int n) { sum<<<1, 32>>>(x, y, n); }
+int main() { int *x, *y; run(x, y, 100); }
 """
 PRODUCT = """\
 __global__ void mm(const double *a, const double *b, double *c, int m, int n, int k) {

@@ -1,6 +1,7 @@
 """The harness attacked: cheating and broken variants, and which check catches each."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def test_a_right_variant_passes_exactly_on_integers_and_within_tolerance_on_real
 
 
 @pytest.mark.parametrize(
-    "body", ["np.clip(convolve(x, w), -1e9, 1e9)", "np.where(abs(z := convolve(x, w)) < 1e-9, 0, z)"]
+    "body", ["np.clip(convolve(x, w), -1e15, 1e15)", "np.where(abs(z := convolve(x, w)) < 1e-15, 0, z)"]
 )
 def test_a_variant_that_is_right_for_ordinary_numbers_alone_is_wrong_on_a_ragged_shape(cpu_variant, body):
     variant = cpu_variant(f"y[...] = {body}")
@@ -39,6 +40,18 @@ def test_a_variant_that_is_right_for_ordinary_numbers_alone_is_wrong_on_a_ragged
     ragged = [case for case in problem.find("conv").ragged if not case.unusual and not case.optional]
     rows = [row for case in ragged for row in checking.check_case(CpuBench(), variant, case)]
     assert {row["test"] for row in rows if not row["ok"]} == {"reals"}
+
+
+@pytest.mark.parametrize(
+    ("formula", "largest"), [("x.sum()", 2.0**40), ("(x * x).sum()", 2.0**40), ("(x**4).sum()", 2.0**20)]
+)
+def test_reals_are_made_as_large_as_products_of_them_allow(formula, largest, tmp_path):
+    text = (problem.FOLDER / "reduce" / "problem.py").read_text()
+    (tmp_path / "problem.py").write_text(text.replace("x.sum(keepdims=True)", f"{formula}.reshape(1)"))
+    (tmp_path / "mine.py").write_text("def prepare(case, kernels):\n    return None\n")
+    variant = variants.read("mine", tmp_path)
+    scales = {checking.scale_of(variant, case, integers=False) for case in variant.problem.ragged}
+    assert scales == {1.0, largest, 1 / largest}
 
 
 def test_small_cases_that_stand_for_large_ones_keep_what_divides_them_and_one_long_extent():

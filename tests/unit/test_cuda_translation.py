@@ -93,8 +93,10 @@ def test_architectures_on_which_a_source_is_another_program_are_told(condition, 
         "#ifdef __SANITIZE_ADDRESS__\n#endif",
         "#if defined(__syncthreads)\n#endif",
         "#ifndef EMULATOR_AT\n#endif",
+        "#if 1 \\\n && __has_feature(address_sanitizer)\n#endif",
+        "#if !__has_include(<sanitizer/asan_interface.h>)\n#endif",
+        "#ifdef __OPTIMIZE__\n#endif",
         "#ifdef _GLIBCXX_VECTOR\n#endif",
-        "#if !__OPTIMIZE__\n#endif",
         'extern "C" void __asan_init() __attribute__((weak));',
     ],
 )
@@ -102,6 +104,11 @@ def test_a_source_that_asks_whether_it_is_emulated_is_not_judged(code):
     with pytest.raises(VariantFailure, match="which tells the emulator from a GPU, line 2") as raised:
         host(f"// __SANITIZE_ADDRESS__ in a comment is none\n{code}\n")
     assert raised.value.status == "unsupported"
+
+
+def test_what_a_conditional_asks_for_through_macros_is_seen():
+    with pytest.raises(VariantFailure, match="asks for __PIC__, which tells the emulator from a GPU, line 4"):
+        host("#define HERE (0 \\\n || IS)\n#define IS defined(__PIC__) && HERE\n#if HERE\n#endif\n")
 
 
 def test_what_cuda_defines_may_be_asked_for():

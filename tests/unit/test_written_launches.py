@@ -354,6 +354,52 @@ def test_a_kernel_that_its_file_does_not_launch_gets_yaml_to_complete(tmp_path):
     assert "it holds the kernels tiled, plain: say which, `kernel: tiled`" in variants.read("mine", tmp_path).read_error
 
 
+@pytest.mark.parametrize(
+    ("of", "kernel", "facts"),
+    [
+        ("gemm", "template <int T = 8> {} mul(const float* a, const float* b, float* c, int N)",
+         {"kernel": "add", "arguments": ["a", "b", "c", "n"], "limits": {"equal": ["m", "n", "k"]}}),
+        ("gemm", "{} mma(const float* a, const float* b, const float* c, float* d, int m, int n, int k)",
+         {"kernel": "add", "arguments": ["a", "b", "zeros", "c", "m", "n", "k"]}),
+        ("softmax", "{} soft(const float* input, float* output, int N)",
+         {"kernel": "add", "arguments": ["x", "y", "columns"], "limits": {"rows": {"is": 1}}}),
+        ("reduce", "{} add(const float* in, float* out, int n)",
+         {"scratch": {"partial": "4 * (?)"}, "steps": [
+             {"kernel": "add", "arguments": ["x", "partial", "n"], "threads": ["?"], "grid": ["?"]}, {"sum": "partial"}]}),
+    ],
+)  # fmt: skip
+def test_yaml_to_complete_says_what_the_kernel_s_parameters_tell(of, kernel, facts, tmp_path):
+    name = kernel.partition("} ")[2].partition("(")[0]
+    code = f"{kernel.replace('{}', '__global__ void')} {{ if (!threadIdx.x) out[blockIdx.x] = in[0]; }}\n"
+
+    def offered(code):
+        text = read_beside(tmp_path, of, code).read_error.partition("mine.yaml:\n")[2]
+        return yaml.safe_load(text.replace("[?]", '["?"]'))
+
+    expected = facts if "steps" in facts else {**facts, "kernel": name, "threads": ["?"], "grid": ["?"]}
+    assert offered(code) == expected
+    # A launch that cannot be read at all gets the same.
+    assert offered(f"{code}#define GO(k) LAUNCH_OF(k<<<1, 1>>>)\n") == expected
+
+
+def test_two_names_that_only_their_case_tells_apart_are_not_the_same_extent(tmp_path):
+    code = (
+        "__global__ void conv(const float* x, const float* w, float* y, int C, int H, int W, int k, int K) {}\n"
+        "void run(const float* x, const float* w, float* y, int C, int H, int W, int k, int K) {\n"
+        "  conv<<<K, H>>>(x, w, y, C, H, W, k, K);\n}\n"
+    )
+    assert "`K` and `k` are both K by their names" in read_beside(tmp_path, "conv", code).read_error
+
+
+def test_a_convolution_of_whole_numbers_is_no_fraction_for_a_bias_that_it_does_not_take(tmp_path):
+    code = (
+        "__global__ void conv(const int* x, const int* w, int* y, int N, int C, int H, int W, int M, int K) {}\n"
+        "void run(const int* x, const int* w, int* y, int N, int C, int H, int W, int M, int K) {\n"
+        "  conv<<<M, H>>>(x, w, y, N, C, H, W, M, K);\n}\n"
+    )
+    assert read_beside(tmp_path, "conv", code).read_error == ""
+
+
 def test_launches_that_hand_memory_to_each_other_are_steps():
     variant = variants.read("two_kernels", FILES)
     assert variant.read_error == ""
@@ -664,6 +710,39 @@ OTHERS = {
             {"kernel": "add", "arguments": ["part", "y", "(n + 255) // 256"], "threads": [1024], "grid": [1]},
         ], "scratch": {"part": "(n + 255) // 256 * 4"}},
     ),
+    "a matrix that is added, for zeros": (
+        "gemm",
+        "__global__ void mma(const float* a, const float* b, const float* c, float* d, int m, int n, int k) { d[0] = c[0]; }\n"
+        "void run(const float* a, const float* b, const float* c, float* d, int m, int n, int k) {\n"
+        "  mma<<<m, n>>>(a, b, c, d, m, n, k);\n}\n",
+        {"kernel": "mma", "arguments": ["a", "b", "zeros", "c", "m", "n", "k"], "threads": ["n"], "grid": ["m"]},
+    ),
+    "rows that are as long as the index says, beside a tile's width": (
+        "gemm",
+        "__global__ void mul(const float* A, const float* B, float* C, int n, int m, int k, int tileWidth) {\n"
+        "  C[blockIdx.y * k] = A[blockIdx.y * m + 1] * B[(blockIdx.x * tileWidth + 1) * k + 1];\n}\n"
+        "void run(const float* A, const float* B, float* C, int n, int m, int k) {\n"
+        "  mul<<<dim3(k, n), 16>>>(A, B, C, n, m, k, 16);\n}\n",
+        {"kernel": "mul", "arguments": ["a", "b", "c", "m", "k", "n", 16], "threads": [16], "grid": ["n", "m"]},
+    ),
+    "blocks up to a number, and threads that the command line may change": (
+        "reduce",
+        "__global__ void add(const float* v, float* r, int n) { atomicAdd(r, v[0]); }\n"
+        "int main(int argc, char** argv) {\n  int n = 1 << 20, side = 128;\n"
+        "  if (argc > 1) side = atoi(argv[1]);\n  int blocks = (n + side - 1) / side;\n"
+        "  if (blocks > 1024) { blocks = 1024; }\n  if (3 >= blocks) blocks = 3;\n  float *v, *r;\n"
+        "  add<<<blocks, side>>>(v, r, n);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [128],
+         "grid": ["max(min((n + 128 - 1) // 128, 1024), 3)"]},
+    ),
+    "a kernel through a pointer that a benchmark gets": (
+        "reduce",
+        "__global__ void add(const float* v, float* r, int n) { atomicAdd(r, v[0]); }\n"
+        "void run(void (*kernel)(const float*, float*, int), const float* v, float* r, int n) {\n"
+        "  kernel<<<(n + 63) / 64, 64>>>(v, r, n);\n}\n"
+        "int main() {\n  float *v, *r;\n  void (*chosen)(const float*, float*, int) = add;\n  run(chosen, v, r, 9);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [64], "grid": ["(n + 63) // 64"]},
+    ),
     "blocks for each multiprocessor of the device": (
         "reduce",
         "__global__ void add(const float* v, float* r, int n) { atomicAdd(r, v[0]); }\n"
@@ -738,6 +817,77 @@ OTHERS |= {
             {"kernel": "soft", "arguments": ["x", "y", "columns", "top"], "threads": [64], "grid": ["columns // 64"]},
         ], "scratch": {"top": 4}, "limits": {"rows": {"is": 1}}},
     ),
+    "a launch to warm up before the one that is timed": (
+        "conv",
+        "#define TAPS 3\n__constant__ float mask[TAPS * TAPS];\n"
+        "__global__ void conv(const float *image, float *out, int height, int width) {\n"
+        "  out[threadIdx.y * width + threadIdx.x] = image[height] * mask[0];\n}\n"
+        "void run(float *image, float *filter, float *out, int height, int width) {\n"
+        "  cudaMemcpyToSymbol(mask, filter, sizeof(mask));\n  conv<<<height, width>>>(image, out, height, width);\n"
+        "  for (int i = 0; i < 10; i++) conv<<<height, width>>>(image, out, height, width);\n}\n",
+        {"kernel": "conv", "arguments": ["x", "y", "H", "W"], "threads": ["W"], "grid": ["H"], "constant_memory": "mask",
+         "limits": {"C": {"is": 1}, "K": {"is": 3}, "M": {"is": 1}, "N": {"is": 1}, "weights": 9}},
+    ),
+    "factors and arrays in capital letters": (
+        "gemm",
+        "__global__ void mul(const float *A, const float *B, float *C, int M, int N, int K, float Alpha, float Beta) {}\n"
+        "void run(float *DeviceA, float *DeviceB, float *DeviceC, int M, int N, int K, float Alpha, float Beta) {\n"
+        "  mul<<<M, N>>>(DeviceA, DeviceB, DeviceC, M, N, K, Alpha, Beta);\n}\n",
+        {"kernel": "mul", "arguments": ["a", "b", "c", "m", "n", "k", 1.0, 0.0], "threads": ["n"], "grid": ["m"],
+         "clear": ["c"]},
+    ),
+    "a tile that the caller says, among numbers called as others are": (
+        "gemm",
+        "__global__ void mul(const float *A, const float *B, float *C, int n, int m, int k, int tileWidth) {\n"
+        "  int r = blockIdx.y, c = blockIdx.x, t = tileWidth;\n"
+        "  C[r * k + c] = A[r * m + t * tileWidth] * B[t * k + c];\n}\n"
+        "void run(const float *A, const float *B, float *C, int n, int m, int k, int tileWidth) {\n"
+        "  mul<<<dim3(k, n), dim3(tileWidth, tileWidth)>>>(A, B, C, n, m, k, tileWidth);\n}\n",
+        {"kernel": "mul", "arguments": ["a", "b", "c", "m", "k", "n", 16], "threads": [16, 16], "grid": ["n", "m"]},
+    ),
+    "threads that the caller says, and as many blocks as a multiprocessor holds": (
+        "reduce",
+        "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
+        "void run(const float *in, float *out, int n, int n_threads) {\n  int blocks;\n"
+        "  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, add, n_threads, 0);\n"
+        "  add<<<blocks, n_threads>>>(in, out, n);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [256], "grid": [8]},
+    ),
+    "a block as large as CUDA proposes": (
+        "reduce",
+        "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
+        "void run(const float *in, float *out, int n) {\n  int least, block;\n"
+        "  CHECK(cudaOccupancyMaxPotentialBlockSize(&least, &block, add, 0, 0));\n"
+        "  add<<<(n + block - 1) / block, block>>>(in, out, n);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [256], "grid": ["(n + 256 - 1) // 256"]},
+    ),
+    "a kernel that a function gets from its caller": (
+        "reduce",
+        "template <int B> __global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
+        "void time(const char *name, void (*launched)(const float *, float *, int), const float *in, float *out, int n) {\n"
+        "  launched<<<1, 64>>>(in, out, n);\n}\n"
+        'int main() {\n  float *in, *out;\n  time("add", &add<64>, in, out, 1 << 20);\n}\n',
+        {"kernel": "add<64>", "arguments": ["x", "y", "n"], "threads": [64], "grid": [1]},
+    ),
+    "a sum that is added to what the caller gives": (
+        "reduce",
+        "__global__ void add(const float *in, float *out, int n) { if (n) atomicAdd(&out[0], in[0]); }\n"
+        'extern "C" void solve(const float *in, float *out, int n) {\n  add<<<1, 64>>>(in, out, n);\n}\n',
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [64], "grid": [1], "clear": ["y"]},
+    ),
+    "a sum that is added to what the file itself allocates": (
+        "reduce",
+        "__global__ void add(const float *in, float *out, int n) { if (n) atomicAdd(&out[0], in[0]); }\n"
+        "void run(const float *in, float *out, int n) {\n  add<<<1, 64>>>(in, out, n);\n}\n"
+        "int main() {\n  float *in, *out;\n  cudaMalloc(&out, 4);\n  run(in, out, 1 << 20);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [64], "grid": [1]},
+    ),
+    "a sum that is added to a first value": (
+        "reduce",
+        "__global__ void add(const float *in, float *out, int n) { if (!n) *out = 0; atomicAdd(out, in[0]); }\n"
+        "void solve(const float *in, float *out, int n) {\n  add<<<1, 64>>>(in, out, n);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [64], "grid": [1]},
+    ),
     "threads that are no fewer than a number": (
         "reduce",
         "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
@@ -763,6 +913,28 @@ def test_what_is_offered_as_yaml_says_the_same_once_it_is_pasted(tmp_path):
         (tmp_path / "problem.py").write_text((problems.FOLDER / of / "problem.py").read_text())
         facts = launch_reader.read(text, "", HostNames(problems.find(of))).facts
         assert yaml.safe_load(inferred_facts.yaml_lines(facts)) == facts
+
+
+@pytest.mark.parametrize("loop", ["int left = n;\n  while (left > 1)", "for (int left = n; left > 1; left = blocks)"])
+def test_of_a_loop_that_adds_up_what_it_left_the_first_pass_is_offered(loop, tmp_path):
+    code = f"""\
+__global__ void add(const float *in, float *out, int n) {{ out[blockIdx.x] = in[0]; }}
+void run(const float *data, float *part, int n) {{
+  int blocks;
+  {loop} {{
+    blocks = (left + 255) / 256;
+    add<<<blocks, 256>>>(data, part, left);
+    left = blocks;
+  }}
+}}
+"""
+    error = read_beside(tmp_path, "reduce", code).read_error
+    assert "is set in a loop" in error
+    offered = error.partition("say it in mine.yaml:\n")[2]
+    read = read_beside(tmp_path, "reduce", code, offered)
+    assert read.read_error == "" and read.header.scratch == {"partial": "4 * ((n + 255) // 256)"}
+    launch, total = read.header.steps
+    assert (launch.arguments, launch.grid, total.sum) == (["x", "partial", "n"], ["(n + 255) // 256"], "partial")
 
 
 def test_launches_in_a_row_that_cannot_be_followed_are_said_with_the_remedy():
@@ -845,6 +1017,18 @@ void run(const float *in, const float *filter, float *out, int N, int M) {
         "K": 5,
         "P": 2,
     }
+
+
+def test_a_kernel_with_the_image_s_size_as_a_number_of_its_own_is_asked_for_it(tmp_path):
+    code = """\
+#define SIDE 64
+__global__ void conv(const float *image, const float *mask, float *out) { out[threadIdx.x * SIDE] = image[SIDE] * mask[0]; }
+void run(float *image, float *mask, float *out) { conv<<<SIDE, SIDE>>>(image, mask, out); }
+"""
+    limits = "limits: {H: {is: ?}, W: {is: ?}, K: {is: ?}}"
+    assert limits in read_beside(tmp_path, "conv", code).read_error
+    read = read_beside(tmp_path, "conv", code, limits.replace("K: {is: ?}", "K: {is: 3}").replace("?", "64"))
+    assert read.read_error == "" and read.header.limits.bounds["W"].exactly == 64
 
 
 def test_an_input_that_a_kernel_overwrites_is_copied_before_each_launch(tmp_path):

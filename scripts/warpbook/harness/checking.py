@@ -66,6 +66,8 @@ SPREAD = 16
 """Times which reals with a `shift` are spread in the last test: an exponential that is right near 0 alone is wrong there."""
 PLAIN = (0.0, 1.0, 2.0**20, -(2.0**20), None, None)
 """What more calls of one preparation get on a small case: nothing but 0 or another number, values as usual."""
+WIDE = 2.0**40
+"""What reals are multiplied by in a ragged case, so that a clamp or a flush to zero shows."""
 MANY = 259  # size of a batch that no power of two divides, beyond what a byte counts
 
 
@@ -295,7 +297,12 @@ def scale_of(variant: Variant, case: Case, integers: bool) -> float:
     reported."""
     if integers or not grows(variant, case) or case.name != str(case):
         return 1.0
-    return (1.0, 2.0**20, 2.0**-20)[sum(case.extents.values()) % 3]
+    smallest = min((one.at(1) for one in case.problem.ragged), key=lambda one: one.flops)
+    inputs = {name: np.full(smallest.shape(name), WIDE) for name in smallest.inputs}
+    units = reference.magnitudes(smallest, inputs, np)
+    # Where many inputs are multiplied, float32 does not hold what comes of so large ones.
+    scale = WIDE if max(each.max() for each in units.values()) < WIDE**2.5 else 2.0**20
+    return (1.0, scale, 1 / scale)[sum(case.extents.values()) % 3]
 
 
 def fill_plain(variant: Variant, case: Case, inputs: Mapping[str, Any], value: float) -> bool:

@@ -367,9 +367,11 @@ def read(name: str, folder: Path | None = None) -> Variant:
             asked = content.get("kernel") or ""
             if isinstance(asked, list):  # several, in a row
                 asked = list(map(str, content.pop("kernel")))
-            written = launch_reader.read_file(cuda, described.code, asked, of, inlined.files)
+            bounds = content.get("limits") or {}
+            names = HostNames(of, bounds)
+            written = launch_reader.read_file(cuda, described.code, asked, names, inlined.files)
             read_facts = written.facts if written else {}
-            limits = read_facts.get("limits", {}) | (content.get("limits") or {})
+            limits = read_facts.get("limits", {}) | bounds
             content = {**read_facts, **content, **({"limits": limits} if limits else {})}
             said_by = kept
         header, problem = Header.model_validate(usual | content, context=context), ""

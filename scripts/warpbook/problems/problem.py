@@ -219,7 +219,8 @@ class Problem:
 
         facts = facts.model_copy(update={"inputs": changed(facts.inputs), "outputs": changed(facts.outputs)})
         made = Problem(self.name, self.folder, facts, tuple(others.items()))
-        fractions = not facts.exact or any(one.is_real for one in made.inputs.values())
+        told = [one for name, one in made.inputs.items() if name not in self.optional or name in others]
+        fractions = not facts.exact or any(one.is_real for one in told)
         if whole := next((name for name, one in made.outputs.items() if not one.is_real and fractions), ""):
             raise ValueError(f"{whole} would be whole numbers ({made.outputs[whole].dtype}), and results are fractions")
         return made

@@ -156,6 +156,9 @@ ATTACKS = {
     "claims a thousandth, and is slow where few calls are timed at once": when_timed(
         "by the judge's clock", launcher=launchers.SLOW_IN_SHORT_BATCHES,
     ),
+    "claims a fraction of its time, and works on all calls of an audit at the same time": Attack(
+        None, None, launcher=launchers.ALL_AT_ONCE, timed=True, cpu="by the judge's clock",
+    ),
     "leaves kernels at work on a stream of its own": Attack(
         None, "by the judge's clock", launcher=launchers.SPIN_ASIDE, timed=True,
     ),

@@ -299,6 +299,19 @@ SLOW_IN_SHORT_BATCHES = f"""{_FALSE_TIMES}
     return call
 """
 
+# As if as many processors worked on its calls as there are.
+ALL_AT_ONCE = f"""{_FALSE_TIMES.replace("1000", "150")}
+    def call(*arrays):
+        launch(*arrays)
+        frame = sys._getframe()
+        while frame and "numbers" not in frame.f_locals:
+            frame = frame.f_back
+        if not frame:
+            time.sleep(0.1)
+
+    return call
+"""
+
 COLLECTED = """
 import gc
 import numpy

@@ -44,7 +44,7 @@ _SPECIAL = {
 } | {
     "%%laneid": "emulator::lane()",
     "%%warpid": "(emulator::thread_number() / 32)",
-    "%%smid": "0u",
+    "%%smid": "unsigned(emulator::block_number % cudaDeviceProp().multiProcessorCount)",
     "%%clock": "unsigned(clock64())",
     "%%clock64": "clock64()",
     "%%globaltimer": "clock64()",

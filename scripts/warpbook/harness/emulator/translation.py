@@ -26,11 +26,12 @@ _HEADERS = re.compile(
     r"|device_(\w+_functions|launch_parameters)\.hp*|math_(constants|functions)\.hp*|(nvrtc|nvml)\.h"
 )
 """CUDA's headers: what the emulator has of them is there already, and what it lacks is named where it is used."""
-_SENSING = re.compile(
-    r"\b(__(?:SANITIZE|asan|lsan|tsan|ubsan|sanitizer)_\w+|__has_feature|EMULATOR_\w+|_GLIBCXX_\w+"
-    r"|__(?:PIC|pic|OPTIMIZE|NO_INLINE)__)\b"
+_SENSING = re.compile(r"\b(__(?:SANITIZE|asan|lsan|tsan|ubsan|sanitizer)_\w+|EMULATOR_\w+)\b")
+_OF_OPTIONS = re.compile(
+    r"__has_\w+|__(OPTIMIZE|PIC|pic|PIE|pie|F16C|EDG|COUNTER|INCLUDE_LEVEL)__|_FORTIFY_SOURCE|_GLIBCXX_\w+"
 )
-"""What sanitizers and the options of our C++ compiler define, and the headers that are included here."""
+"""Macros that another compiler than the emulator's, or other options, decide otherwise."""
+_DEFINITION = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:\\\n|[^\n])*)", re.MULTILINE)
 _MACROS_OF_CUDA = re.compile(r"__\w+__|(CUDA|CUDART|NVTX)_\w+|cudaStream\w+")
 _NO_MACROS = {"__inline__", "__restrict__"}  # of CUDA's
 Edit = tuple[int, int, str]
@@ -108,9 +109,19 @@ def _refuse_sensing(source: str) -> None:
     """Raise unsupported_construct where a source asks for what tells the emulator from a GPU."""
     plain = sources.without_comments(source)
     asked = [(one[0], one.start()) for one in _SENSING.finditer(plain)]
+    defined: dict[str, set[str]] = {}
+    for macro, text in _DEFINITION.findall(plain):
+        defined.setdefault(macro, set()).update(re.findall(r"\w+", text))
     for directive in architecture.DIRECTIVE.finditer(plain):
-        names = set(re.findall(r"\w+", directive[2])) & _macros_alone()
-        asked += [(name, directive.start()) for name in names]
+        words, waiting = set[str](), set(re.findall(r"\w+", directive[2]))
+        while waiting:
+            words |= waiting
+            waiting = set[str]().union(*(defined.get(word, ()) for word in waiting)) - words
+        asked += [
+            (word, directive.start())
+            for word in sorted(words)
+            if word in _macros_alone() or _OF_OPTIONS.fullmatch(word)
+        ]
     for name, place in asked:
         raise unsupported_construct(
             f"the code asks for {name}, which tells the emulator from a GPU", plain.count("\n", 0, place) + 1

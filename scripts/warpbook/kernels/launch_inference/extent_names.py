@@ -16,13 +16,14 @@ _OF_MATRIX = re.compile(r"(?:num|n)?([abc123])?(?:(rows?|height|h(?=.))|(?:cols?
 _PLACE = re.compile(
     r"^(?:(?:d|h|dev|device|gpu|g|cuda|host|ptr|p)_+)|(?:_+(?:d|h|dev|device|gpu|g|cuda|host|ptr|p|data))$"
 )
-_CAMEL = re.compile(r"^(?:d|dev|device|gpu|p)(?=[A-Z])|^d(?=[xwy]$)|(?<=[a-zA-Z])(?:d|D|Dev|Device|Gpu|GPU)$")
+_CAMEL = re.compile(r"^(?:d|[dD]ev|[dD]evice|[gG]pu|p)(?=[A-Z])|^d(?=[xwy]$)|(?<=[a-zA-Z])(?:d|D|Dev|Device|Gpu|GPU)$")
 
 
 class HostNames:
     """What host code calls a problem's extents and arrays: its own names for them, and its `aliases`."""
 
-    def __init__(self, problem: Problem):
+    def __init__(self, problem: Problem, said: Collection[str] = ()):
+        """`said` are extents that facts beside the file bound."""
         aliases = problem.facts.aliases
         self.arrays, self.output = problem.arrays, next(iter(problem.outputs))
         self.optional = problem.optional
@@ -32,8 +33,8 @@ class HostNames:
         self._numbers = problem.names
         self.base = [name for name, one in problem.facts.extents.items() if one.usual is None]
         self.batch = problem.facts.batch
-        self.has_plain_extents = len(self.base) == len(problem.facts.extents)
-        """Whether no extent has a usual value."""
+        self._derived = problem.facts.derived
+        self._said = set(said)
         # What is unusual, or follows from other extents, goes by its aliases alone.
         named = [name for name in problem.names if name in aliases or name in problem.arguments]
         self._extents: dict[str, list[str]] = {}
@@ -81,6 +82,16 @@ class HostNames:
         which = found[1] or found[3]
         array = self.arrays["123".find(which)] if which in "123" else which
         return self.extent_at_place(array, 0 if found[2] else 1)
+
+    def untold(self, names: Collection[str]) -> list[str]:
+        """Extents of every case that none of these names tells, nor what follows from extents."""
+        told, ahead = set(self._said), list(names)
+        while ahead:
+            name = ahead.pop()
+            if name not in told:
+                told.add(name)
+                ahead += used_names(self._derived[name]) if name in self._derived else ()
+        return [name for name in self.base if name not in told]
 
     def is_at_other_place(self, name: str, array: str, place: int) -> bool:
         """Whether a number's name is of extents that an array has, and none of them at this place of its shape."""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from warpbook.kernels import sources
 from warpbook.kernels.launch_inference import cpp_expressions as cpp
 from warpbook.kernels.launch_inference import cuda_ast
 from warpbook.kernels.launch_inference.cpp_expressions import (
@@ -26,10 +27,16 @@ _FLOW = ("if_statement", "for_statement", "while_statement", "do_statement", "sw
          "try_statement")  # fmt: skip
 _OF_SHAPE = re.compile(r"(\w+)(?:\.|->)\w+(?:\(\))?[\[(](-?\d)[\])]")
 _OF_BLOCK = re.compile(
-    r"(?:block|threads?|thr|tpb|nthreads)_?(?:size|dim|count|num|per_?block|s)?(?:_?x)?", re.IGNORECASE
+    r"(?:n|num)?_?(?:block|threads?|thr|tpb|nthreads)_?(?:size|dim|count|num|per_?block|s)?(?:_?x)?", re.IGNORECASE
 )
-THREADS = 256
-"""Threads of a block where the host's caller says them."""
+_OF_TILE = re.compile(r"tile_?(?:size|width|dim|w)?", re.IGNORECASE)
+THREADS, TILE = 256, 16
+"""Threads of a block, and rows and columns of one that is square, where the host's caller says them."""
+_OCCUPANCY = re.compile(
+    r"cudaOccupancyMaxActiveBlocksPerMultiprocessor\(\s*&(\w+)|cudaOccupancyMaxPotentialBlockSize\w*\(\s*&(\w+),\s*&(\w+)"
+)
+_BLOCKS = 8
+"""Blocks of 256 threads that a multiprocessor holds."""
 _NONE: Mapping[str, str] = {}
 _COUNT = re.compile(r"(\w+)(?:\.|->)(?:numel|size)\(\)")
 _OF_DEVICE = {
@@ -88,6 +95,23 @@ class Globals:
             self.known[cuda_ast.node_text(cuda_ast.field(declared, "declarator"))] = known
 
 
+def _condition(statement: "Node") -> str:
+    return cuda_ast.node_text(cuda_ast.field(statement, "condition"))
+
+
+def _bounded(statement: "Node") -> "tuple[str, Node] | None":
+    """The name that `if (blocks > 64) blocks = 64;` bounds, and what it is then: min(blocks, 64). None of other statements."""
+    text = "".join(sources.without_comments(cuda_ast.node_text(statement)).split())
+    found = re.fullmatch(r"if\((.+?)([<>])=?(.+?)\)\{?(\w+)=([^=;]+);\}?", text)
+    if not found:
+        return None
+    left, sign, right, name, bound = found.groups()
+    if {left, right} != {name, bound}:
+        return None
+    value = cpp.parse_expression(f"{'min' if (sign == '>') == (left == name) else 'max'}({name}, {bound})")
+    return (name, value) if value is not None else None
+
+
 def _top_level_nodes(root: "Node") -> "list[Node]":
     """Nodes that stand in no function."""
     found, ahead = [], [root]
@@ -124,6 +148,8 @@ class HostScope:
         self._claimed: set[str] = set()
         self.loops: dict[int, tuple[str, str]] = {}
         """The loops around a launch that count from 0, by where they stand: the number's name, and how many turns."""
+        self.is_first_pass = False
+        """Whether the first pass alone of loops around a launch is read."""
         self.reader = cpp.ExpressionReader(self.look_up, strided)
         for name, extent in taken.items():
             if name in outside.known:
@@ -170,10 +196,15 @@ class HostScope:
             self.known[name] = cpp.extent(extent)
             self._claimed.add(extent)
         elif _OF_BLOCK.fullmatch(name):
-            self.known[name] = cpp.number(THREADS)
-            self.notes[name] = f"{name} for {THREADS}"
+            self._suppose(name, THREADS)
+        elif _OF_TILE.fullmatch(name):
+            self._suppose(name, TILE)
         else:
             self.known[name] = UnreadableExpression(f"`{name}` is a parameter whose name is no extent's", line)
+
+    def _suppose(self, name: str, value: int, of: str = "") -> None:
+        self.known[name] = cpp.number(value)
+        self.notes[name] = f"{name} for {value}{of}"
 
     def read_until(self, body: "Node", launch: "Node") -> None:
         """Read a function's statements down to a launch."""
@@ -188,7 +219,8 @@ class HostScope:
     def _enclosing(self, statement: "Node", launch: "Node") -> None:
         if statement.type in LOOPS:
             counted = self._counted_loop(statement)
-            self._forget(statement, "in a loop")
+            if not self.is_first_pass:
+                self._forget(statement, "in a loop")
             if counted:
                 variable, name, turns = counted
                 self.known[variable] = cpp.extent(name)
@@ -199,7 +231,7 @@ class HostScope:
                     self.read_until(inner, launch)
                 else:
                     self._enclosing(inner, launch)
-            elif inner.type == "declaration" and statement.type not in LOOPS:
+            elif inner.type == "declaration" and (self.is_first_pass or statement.type not in LOOPS):
                 self.declare(inner)
 
     def _counted_loop(self, loop: "Node") -> tuple[str, str, str] | None:
@@ -237,8 +269,14 @@ class HostScope:
                 self._assign(made)
             elif asked := _ATTRIBUTE.search(cuda_ast.node_text(statement)):
                 variable, attribute = asked.groups()
-                self.known[variable] = cpp.number(_OF_DEVICE[attribute])
-                self.notes[variable] = f"{variable} for {_OF_DEVICE[attribute]}, as an H100 has"
+                self._suppose(variable, _OF_DEVICE[attribute], ", as an H100 has")
+            elif asked := _OCCUPANCY.search(cuda_ast.node_text(statement)):
+                blocks, least, threads = asked.groups()
+                if blocks:
+                    self._suppose(blocks, _BLOCKS)
+                else:
+                    self._suppose(least, _BLOCKS * _OF_DEVICE["multiProcessorCount"])
+                    self._suppose(threads, THREADS)
             else:
                 self._forget(statement, "by a call")
 

@@ -6,6 +6,9 @@ from typing import Any
 
 UNKNOWN = "?"
 """What stands in a fact that was not read."""
+LAUNCH_KEYS = ("kernel", "arguments", "threads", "grid", "shared_bytes")
+_PARTIAL = "partial"
+"""Scratch memory for what each block leaves."""
 _PLAIN = re.compile(r"[A-Za-z_?][\w .+*/()<>%-]*")
 
 
@@ -27,6 +30,15 @@ def yaml_lines(facts: dict[str, Any]) -> str:
 def fact_value(text: str) -> str | int:
     """A fact from an expression's text: a number where it is one."""
     return int(text) if text.isdigit() else text
+
+
+def sum_of_blocks(facts: dict[str, Any], output: str, value_bytes: int = 4) -> dict[str, Any]:
+    """The facts of a launch that leaves a value of each block, as steps that end with the sum of these."""
+    step = {key: facts[key] for key in LAUNCH_KEYS if key in facts}
+    step["arguments"] = [_PARTIAL if argument == output else argument for argument in facts["arguments"]]
+    blocks = " * ".join(f"({extent})" for extent in facts["grid"])
+    rest = {key: value for key, value in facts.items() if key not in LAUNCH_KEYS}
+    return {"scratch": {_PARTIAL: f"{value_bytes} * {blocks}"}, "steps": [step, {"sum": _PARTIAL}], **rest}
 
 
 @dataclass(frozen=True)

@@ -8,19 +8,27 @@ line, and the facts to write instead, as far as they were understood.
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from warpbook.kernels import ece408, sources
-from warpbook.kernels.launch_inference import cuda_ast, launch_rewriting
+from warpbook.kernels import ece408, launches, sources
+from warpbook.kernels.launch_inference import cuda_ast, launch_rewriting, launch_sites
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.host_scope import Globals
-from warpbook.kernels.launch_inference.inferred_facts import UNKNOWN, InferredLaunch, UnreadableLaunch, yaml_lines
+from warpbook.kernels.launch_inference.inferred_facts import (
+    UNKNOWN,
+    InferredLaunch,
+    UnreadableLaunch,
+    sum_of_blocks,
+    yaml_lines,
+)
 from warpbook.kernels.launch_inference.launch_sequence import LaunchSequence
 from warpbook.kernels.launch_inference.launch_sites import (
     find_launches,
     function_parameters,
     is_pointer,
     kernel_definitions,
+    sets_value_of_each_block,
+    template_parameters,
 )
 from warpbook.kernels.launch_inference.single_launch import LaunchInference
 from warpbook.problems import problem
@@ -85,13 +93,28 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
         read = [LaunchSequence(group).infer() for group in groups.values()]
     else:
         single = [one for group in groups.values() for one in group]
-        read = [one.infer() for one in [one for one in single if one.is_complete] or single]
+        read = _readable([one for one in single if one.is_complete] or single)
     others = [each for each in read if each.facts != read[0].facts]
     if others:
         raise UnreadableLaunch(
             f"lines {read[0].line} and {others[0].line} launch {chosen[0].kernel} in different ways", read[0].facts
         )
     return read[0]
+
+
+def _readable(launches: Sequence[LaunchInference]) -> list[InferredLaunch]:
+    """The launches of one kernel that can be read, as beside one that a benchmark is given; raises what the first lacks
+    where none can."""
+    read: list[InferredLaunch] = []
+    unread: list[UnreadableLaunch] = []
+    for launch in launches:
+        try:
+            read.append(launch.infer())
+        except UnreadableLaunch as reason:
+            unread.append(reason)
+    if not read:
+        raise unread[0]
+    return read
 
 
 def _plain(kernel: str) -> str:
@@ -116,13 +139,29 @@ def missing_launch(stem: str, code: str, of: Problem, kernel: str = "") -> str:
     the question which kernel is meant."""
     kernels = kernel_definitions(cuda_ast.parse(code))
     plain = _plain(kernel) or next(iter(kernels), "")
+    if not kernels and not launch_sites.defines_kernels_by_macro(code):
+        return (
+            "it defines no kernel, that is no function with `__global__` outside comments; copy the file that defines it, "
+            f"or write a launcher, {stem}.py"
+        )
     if plain not in kernels or (len(kernels) > 1 and not kernel):
-        which = f"; it holds the kernels {', '.join(kernels)}: say which, `kernel: {plain}`" if len(kernels) > 1 else ""
         return (
             "the header has no `launch`, nor `threads` and `grid`, and no launcher is beside it "
-            f"(facts may stand in {stem}.yaml){which}"
+            f"(facts may stand in {stem}.yaml)"
+            + (
+                f"; it holds the kernels {', '.join(kernels)}: say which, `kernel: {next(iter(kernels))}`"
+                if kernels
+                else ""
+            )
         )
-    names, parameters = HostNames(of), function_parameters(kernels[plain])
+    facts = _draft(kernel or plain, kernels[plain], of)
+    name = facts.get("kernel") or facts["steps"][0]["kernel"]
+    return f"nothing says how {name} is launched; say it in {stem}.yaml:\n{yaml_lines(facts)}"
+
+
+def _draft(kernel: str, definition: "Node", of: Problem) -> dict[str, Any]:
+    """The facts of a kernel's launch as far as its parameters' names tell."""
+    names, parameters = HostNames(of), function_parameters(definition)
     among = [name for name, _ in parameters]
 
     def argument(name: str, declaration: "Node") -> str | float:
@@ -131,18 +170,38 @@ def missing_launch(stem: str, code: str, of: Problem, kernel: str = "") -> str:
         return (names.find_array(name) if is_pointer(declaration) else names.find_extent(name, among)) or UNKNOWN
 
     arguments = [argument(name, declaration) for name, declaration in parameters]
-    around = kernels[plain].parent
-    template = cuda_ast.field(around, "parameters") if around and around.type == "template_declaration" else None
-    given = f"<{', '.join([UNKNOWN] * len(template.named_children))}>" if template else ""
-    facts = {"kernel": kernel or plain + given, "arguments": arguments, "threads": [UNKNOWN], "grid": [UNKNOWN]}
+    given = [name for name in arguments if name in names.base]
+    limits: dict[str, Any] = {}
+    if len(names.base) > 1 and len(given) == 1 and names.has_matrices:
+        # One number is the length of a row, of which there is one; or the side of square matrices.
+        whole = len(names.base) == 2
+        arguments = [names.base[-1] if whole and argument in names.base else argument for argument in arguments]
+        limits = {names.base[0]: {"is": 1}} if whole else {"equal": names.base}
+    pointers = [place for place, (_, declaration) in enumerate(parameters) if is_pointer(declaration)]
+    written = [place for place in pointers if "const" not in cuda_ast.node_text(parameters[place][1]).split()]
+    if len(written) == 1 and arguments[written[0]] == UNKNOWN:
+        arguments = [launches.ZEROS if argument == names.output else argument for argument in arguments]
+        arguments[written[0]] = names.output
+    required = 0 if "<" in kernel else len(template_parameters(definition, with_default=False))
+    template = f"<{', '.join([UNKNOWN] * required)}>" if required else ""
+    facts: dict[str, Any] = {
+        "kernel": kernel + template,
+        "arguments": arguments,
+        "threads": [UNKNOWN],
+        "grid": [UNKNOWN],
+    }
     # A factor 0 of what the output held before: a NaN there would stay one.
     if any(names.taken_number(name) == 0 for name in among):
         facts["clear"] = [names.output]
-    return f"nothing says how {facts['kernel']} is launched; say it in {stem}.yaml:\n{yaml_lines(facts)}"
+    facts |= {"limits": limits} if limits else {}
+    result = next((name for (name, _), given in zip(parameters, arguments, strict=True) if given == names.output), "")
+    if names.count_of_array(names.output) == "1" and sets_value_of_each_block(definition, result):
+        return sum_of_blocks(facts, names.output)
+    return facts
 
 
 def read_file(
-    path: Path, code: str, wanted: "str | Sequence[str]", of: Problem, included: Sequence[Path] = ()
+    path: Path, code: str, wanted: "str | Sequence[str]", names: HostNames, included: Sequence[Path] = ()
 ) -> InferredLaunch | None:
     """How a file, with what it includes of its own, launches its own kernel; None where it launches none. Raises
     ValueError with what to write instead."""
@@ -151,9 +210,15 @@ def read_file(
     try:
         # What it includes stands behind it, so that its lines keep their numbers.
         texts = [sources.read_text(each) for each in (path, *included)]
-        return read("\n".join(texts), wanted, HostNames(of))
+        return read("\n".join(texts), wanted, names)
     except UnreadableLaunch as unread:
-        instead = f"; say it in {path.stem}.yaml:\n{yaml_lines(unread.facts)}" if unread.facts else ""
+        kernels = kernel_definitions(cuda_ast.parse(code))
+        asked = wanted if isinstance(wanted, str) else ""
+        one = _plain(asked) if asked else next(iter(kernels), "")
+        facts = unread.facts
+        if not facts and one in kernels and (asked or len(kernels) == 1):
+            facts = _draft(asked or one, kernels[one], of)
+        instead = f"; say it in {path.stem}.yaml:\n{yaml_lines(facts)}" if facts else ""
         raise ValueError(f"{unread}{instead}") from None
     except ImportError:
         remedy = f"install tree-sitter and tree-sitter-cuda, or say in {path.stem}.yaml how its kernel is called"

@@ -95,7 +95,7 @@ class LaunchSequence:
 
     def hands_on(self) -> bool:
         """Whether they compute a result together; else each is another way to compute it. They do where each but the last
-        writes what one behind it gets."""
+        writes what one behind it reads."""
         if sum(part.is_complete for part in self._parts) > 1 or all(part.is_complete for part in self._parts):
             return False
         behind: set[str] = set()
@@ -103,7 +103,7 @@ class LaunchSequence:
             places = [place for place in part.pointer_places if place < len(part.pointers)]
             if number and not behind & {part.pointers[place][0] for place in places if not part.only_reads(place)}:
                 return False
-            behind |= {part.pointers[place][0] for place in places}
+            behind |= {part.pointers[place][0] for place in places if part.reads(place)}
         return True
 
     def _variables(self) -> "dict[str, list[tuple[int, bool]]]":

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -105,12 +105,14 @@ def kernel_parameters(code: str, kernel: str) -> tuple[Parameter, ...]:
     )
 
 
-def template_parameters(kernel: "Node") -> list[str]:
-    """Names of what a kernel's template takes, types and numbers; none of what is no template."""
+def template_parameters(kernel: "Node", with_default: bool = True) -> list[str]:
+    """Names of what a kernel's template takes, types and numbers; none of what is no template. Without those
+    `with_default`, what has to be given."""
     around = kernel.parent
     listed = cuda_ast.field(around, "parameters") if around and around.type == "template_declaration" else None
     declared = listed.named_children if listed else []
-    return [re.split(r"\W+", cuda_ast.node_text(each).partition("=")[0].strip())[-1] for each in declared]
+    texts = (cuda_ast.node_text(each) for each in declared if each.type != "comment")
+    return [re.split(r"\W+", text.partition("=")[0].strip())[-1] for text in texts if with_default or "=" not in text]
 
 
 def without_alias(kind: str, code: str) -> str:
@@ -213,20 +215,83 @@ def constant_type(code: str, variable: str) -> Dtype | None:
 
 
 def find_launches(root: "Node") -> Iterator[LaunchSite]:
+    """Every launch, one of each kernel where it is through a pointer that the file sets to several."""
+    defined = kernel_definitions(root)
+    for launch in _written_launches(root):
+        known = launch.plain in defined
+        kernels = [] if known else _pointed_kernels(launch.kernel, launch.function, root, defined)
+        yield from [replace(launch, kernel=kernel) for kernel in kernels] or [launch]
+
+
+def _pointed_kernels(
+    name: str,
+    function: "Node",
+    root: "Node",
+    defined: "dict[str, Node]",
+    seen: frozenset[tuple[str, int]] = frozenset(),
+) -> list[str]:
+    """The kernels that a pointer of a function is set to there, or that those who call the function give it."""
+    if (name, function.start_byte) in seen:
+        return []
+    seen |= {(name, function.start_byte)}
+    given: list[tuple[str, Node]] = []
+    for node in cuda_ast.walk(function):
+        left = cuda_ast.field(node, "left" if node.type == "assignment_expression" else "declarator")
+        right = cuda_ast.field(node, "right" if node.type == "assignment_expression" else "value")
+        if right is not None and declared_name(left) == name:
+            given.append((cuda_ast.node_text(right), function))
+    names = [parameter for parameter, _ in function_parameters(function)]
+    if name in names:
+        own = declared_name(cuda_ast.field(function, "declarator"))
+        for call in cuda_ast.walk(root):
+            called = cuda_ast.node_text(cuda_ast.field(call, "function")) if call.type == "call_expression" else ""
+            listed = cuda_ast.field(call, "arguments")
+            around = _function_around(call)
+            if _plain(called) == own and listed and around and len(listed.named_children) > names.index(name):
+                given.append((cuda_ast.node_text(listed.named_children[names.index(name)]), around))
+    found: list[str] = []
+    for text, around in given:
+        kernel = "".join(text.split()).lstrip("&").replace(",", ", ")
+        found += [kernel] if _plain(kernel) in defined else _pointed_kernels(kernel, around, root, defined, seen)
+    return list(dict.fromkeys(found))
+
+
+def _function_around(node: "Node") -> "Node | None":
+    around: Node | None = node
+    while around is not None and around.type != "function_definition":
+        around = around.parent
+    return around
+
+
+def _written_launches(root: "Node") -> Iterator[LaunchSite]:
     for node in cuda_ast.walk(root):
         config = cuda_ast.child(node, "kernel_call_syntax") if node.type == "call_expression" else None
         if config is None:
             continue
-        function: Node | None = node
-        while function is not None and function.type != "function_definition":
-            function = function.parent
+        function = _function_around(node)
         listed = cuda_ast.field(node, "arguments")
         if function is not None and listed is not None:
             arguments = [each for each in listed.named_children if each.type != "comment"]
             written = "".join(cuda_ast.node_text(cuda_ast.field(node, "function")).split()).replace(",", ", ")
-            kernel = _qualified_name(written, root)
             configuration = [each for each in config.named_children if each.type != "comment"]
-            yield LaunchSite(node, configuration, kernel, function, arguments)
+            for kernel in _given_kernels(function, written, root) or [written]:
+                yield LaunchSite(node, configuration, _qualified_name(kernel, root), function, arguments)
+
+
+def _given_kernels(function: "Node", launched: str, root: "Node") -> list[str]:
+    """The kernels that callers of a function give for a parameter that it launches; none of what is no parameter."""
+    names = [name for name, _ in function_parameters(function)]
+    if launched not in names:
+        return []
+    called = declared_name(cuda_ast.field(function, "declarator"))
+    given: list[str] = []
+    for node in cuda_ast.walk(root):
+        listed = cuda_ast.field(node, "arguments") if node.type == "call_expression" else None
+        arguments = [each for each in listed.named_children if each.type != "comment"] if listed else []
+        name = cuda_ast.node_text(cuda_ast.field(node, "function")).partition("<")[0].rpartition("::")[2]
+        if name == called and len(arguments) > names.index(launched):
+            given.append(cuda_ast.node_text(arguments[names.index(launched)]).lstrip("& "))
+    return list(dict.fromkeys(given))
 
 
 def _qualified_name(kernel: str, root: "Node") -> str:
@@ -235,6 +300,12 @@ def _qualified_name(kernel: str, root: "Node") -> str:
     found = kernel_definitions(root).get(plain)
     names = namespaces(found) if found else []
     return "::".join([*names, kernel.rpartition("::")[2] if names else kernel])
+
+
+def sets_value_of_each_block(kernel: "Node", pointer: str) -> bool:
+    """Whether a kernel sets one value of a pointer's for each block."""
+    body = cuda_ast.node_text(cuda_ast.field(kernel, "body"))
+    return bool(re.search(rf"\b{pointer}\s*\[\s*(?:blockIdx\.x|bid|block_?[iI]dx?)\s*\]\s*=[^=]", body))
 
 
 def namespaces(node: "Node") -> list[str]:

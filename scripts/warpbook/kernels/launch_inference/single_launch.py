@@ -14,7 +14,13 @@ from warpbook.kernels.launch_inference import cuda_ast
 from warpbook.kernels.launch_inference.cpp_expressions import UnreadableExpression
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.host_scope import LOOPS, Globals, HostScope
-from warpbook.kernels.launch_inference.inferred_facts import UNKNOWN, InferredLaunch, UnreadableLaunch, fact_value
+from warpbook.kernels.launch_inference.inferred_facts import (
+    UNKNOWN,
+    InferredLaunch,
+    UnreadableLaunch,
+    fact_value,
+    yaml_line,
+)
 from warpbook.kernels.launch_inference.launch_sites import (
     LaunchSite,
     constant_array,
@@ -22,6 +28,7 @@ from warpbook.kernels.launch_inference.launch_sites import (
     function_parameters,
     is_pointer,
     namespaces,
+    sets_value_of_each_block,
     template_parameters,
     without_alias,
 )
@@ -39,10 +46,25 @@ _STORES = re.compile(r"atomic|store_matrix|__st\w\w\b")
 """Functions that write what their first argument points to."""
 _SET = re.compile(r"\*(\w+)=[^=]|(\w+)\[0\]=[^=]")
 _ZEROED = re.compile(r"(\w+)=(?:torch|at)::zeros")
-_KEYS = ("kernel", "arguments", "threads", "grid", "shared_bytes")
-_PARTIAL = "partial"
-"""Scratch memory for what each block leaves."""
 _CONDITIONS = ("if_statement", "switch_statement", "else_clause", "conditional_expression", "case_statement")
+
+
+def _assigns(node: "Node", target: "Node") -> bool:
+    """Whether a node sets an element of an array, and does no more with it."""
+    sign = cuda_ast.node_text(cuda_ast.field(node, "operator"))
+    is_element = target.type in ("subscript_expression", "pointer_expression")
+    return (
+        node.type == "assignment_expression" and is_element and sign == "=" and cuda_ast.field(node, "left") == target
+    )
+
+
+def _is_added_to(node: "Node") -> bool:
+    """Whether a node stands in the first argument of atomicAdd."""
+    inner, around = node, node.parent
+    while around is not None and around.type != "argument_list":
+        inner, around = around, around.parent
+    called = cuda_ast.node_text(cuda_ast.field(around.parent, "function")) if around and around.parent else ""
+    return called.startswith("atomicAdd") and around is not None and around.named_children[0] == inner
 
 
 class LaunchInference:
@@ -56,8 +78,10 @@ class LaunchInference:
         root: "Node",
         names: HostNames,
         beside: Mapping[str, str] = MappingProxyType({}),
+        first_pass: bool = False,
     ):
-        """`beside` are the host's extents that launches beside this one get."""
+        """`beside` are the host's extents that launches beside this one get; `first_pass`, whether the first pass of a loop
+        around it is read."""
         self.names = names
         self._launch, self._kernel, self._outside, self._root = launch, kernel, outside, root
         self._host = function_parameters(launch.function)
@@ -85,6 +109,7 @@ class LaunchInference:
         )
         self._scope = HostScope(outside, taken, strided, names, tensors)
         self._scope.reader.type_of = self._element
+        self._scope.is_first_pass = first_pass
         for name, declaration in self._host:
             self._scope.parameter(name, declaration, self._among)
         body = cuda_ast.field(launch.function, "body")
@@ -120,6 +145,8 @@ class LaunchInference:
         said = facts | self._copied | ({"limits": limits} if limits else {})
         if self._reasons:
             known = {} if self._beyond_yaml else self._with_sum(said)
+            if self._leaves_partial_sums and not self._scope.is_first_pass:
+                known = self._first_pass() or known
             raise UnreadableLaunch(f"{'; '.join(self._reasons)} (launch in line {launch.line})", known)
         try:
             self.require_extents({**facts, **limits})
@@ -129,6 +156,15 @@ class LaunchInference:
             return flat
         facts = self._with_copies(self._with_sum(said | ({"clear": cleared} if cleared else {})))
         return InferredLaunch(facts, launch.line, tuple(self._scope.notes.values()))
+
+    def _first_pass(self) -> dict[str, Any]:
+        """The facts of the first pass of a loop of which each adds up what the one before left, and of the sum of what it
+        leaves; none where they are not known."""
+        one = LaunchInference(self._launch, self._kernel, self._outside, self._root, self.names, self._beside, True)
+        try:
+            return one.infer().facts
+        except UnreadableLaunch as unread:
+            return unread.facts
 
     def _flat(self) -> InferredLaunch | None:
         """The facts where the one number that a kernel gets is the length of a row, and there is one row; None where it
@@ -155,7 +191,7 @@ class LaunchInference:
     def facts(self, arrays: dict[int, str]) -> dict[str, Any]:
         """Kernel, arguments, threads, grid, shared memory and loop, the arrays as they are given by their places."""
         arguments = self._arguments(arrays)
-        facts: dict[str, Any] = dict(zip(_KEYS, (self.kernel, arguments, *self._shape()), strict=True))
+        facts: dict[str, Any] = dict(zip(LAUNCH_KEYS, (self.kernel, arguments, *self._shape()), strict=True))
         if not facts["shared_bytes"]:
             del facts["shared_bytes"]
         used = set(re.findall(r"\w+", " ".join(map(str, facts.values()))))
@@ -228,6 +264,17 @@ class LaunchInference:
         """Whether a kernel does not write what it gets at a place, as far as its body tells."""
         return self.is_constant(place) or bool(self._written and self.parameters[place][0] not in self._written)
 
+    def reads(self, place: int) -> bool:
+        """Whether a kernel may read what it gets at a place: it does more than to assign to its elements."""
+        body, name = cuda_ast.field(self._kernel, "body"), self.parameters[place][0]
+        for node in cuda_ast.walk(body) if body else ():
+            if node.type == "identifier" and cuda_ast.node_text(node) == name:
+                element = node.parent
+                around = element.parent if element else None
+                if element is None or around is None or not _assigns(around, element):
+                    return True
+        return False
+
     def is_null(self, place: int) -> bool:
         """Whether a launch gives no memory at a place."""
         return cuda_ast.node_text(self._launch.arguments[place]) in ("nullptr", "NULL", "0")
@@ -278,7 +325,7 @@ class LaunchInference:
         """Whether the host gives its output a value before the launch, which the kernel may add to; so of a factor beta,
         which the output is multiplied with."""
         added = launches.ZEROS in self._arrays_found.values()
-        if not added and any(name == "beta" for name, _ in self.parameters):
+        if not added and any(self.names.taken_number(name) == 0 for name, _ in self.parameters):
             self._scope.notes["beta"] = f"beta for 0, {self.names.output} for zeros"
             return True
         places = [place for place in self.pointer_places if place < len(self.pointers)]
@@ -286,7 +333,29 @@ class LaunchInference:
         lines = [name for _, name in self.fills() if name in outputs]
         if lines:
             self._scope.notes[f"filled {lines[0]}"] = f"{lines[0]}, which the host fills before, for zeros"
+        given = [place for place in places if self._arrays_found.get(place) == self.names.output]
+        if not lines and given and all(self._only_adds(place) and self._is_of_caller(place) for place in given):
+            name = self.pointers[given[0]][0]
+            self._scope.notes[f"added to {name}"] = f"{name}, which its caller gives and the kernel adds to, for zeros"
+            return True
         return bool(lines)
+
+    def _only_adds(self, place: int) -> bool:
+        """Whether all that a kernel does with what it gets at a place is to add to it by atomicAdd."""
+        body, name = cuda_ast.field(self._kernel, "body"), self.parameters[place][0]
+        uses = [node for node in cuda_ast.walk(body) if cuda_ast.node_text(node) == name] if body else []
+        uses = [node for node in uses if node.type == "identifier"]
+        return bool(uses) and all(_is_added_to(node) for node in uses)
+
+    def _is_of_caller(self, place: int) -> bool:
+        """Whether the host's function gets what it gives at a place from a caller that this file does not have."""
+        function = declared_name(cuda_ast.field(self._launch.function, "declarator"))
+        called = {
+            cuda_ast.node_text(cuda_ast.field(node, "function"))
+            for node in cuda_ast.walk(self._root)
+            if node.type == "call_expression"
+        }
+        return self.pointers[place][0] in self._among and function not in called
 
     def _extent_parameters(self) -> dict[str, str]:
         """Names that the kernel gets which are an extent's, or whose parameter's name is."""
@@ -321,6 +390,8 @@ class LaunchInference:
         as is k, those of `b` and `c` n; in a problem of rows, of one matrix, columns; W of the one image that a kernel with
         two numbers gets. Empty where that is not told."""
         numbers = [name for name, declaration in self.parameters if not is_pointer(declaration)]
+        if len(numbers) > len(self.names.base):  # factors and sizes of tiles are among them
+            numbers = [name for name in numbers if self.names.find_extent(name, numbers)]
         image = {"H", "W"} <= set(self.names.base) and len(numbers) == 2
         if not image and (not self.names.has_matrices or len(self.names.base) != len(self.names.arrays)):
             return {}
@@ -379,10 +450,18 @@ class LaunchInference:
             self._fail(words, self._launch.line)
             return [UNKNOWN]
         made: list[str | int | float] = []
+        numbers = (node for (_, declared), node in zip(takes, given, strict=True) if not is_pointer(declared))
+        names = {cuda_ast.node_text(node) for node in numbers if node.type == "identifier"}
+        twins = {name for name in names if name.swapcase() in names and self.names.find_extent(name)}
+        for name in sorted(twins & set(map(str.upper, twins))):
+            both = f"`{name}` and `{name.swapcase()}` are both {self.names.find_extent(name)} by their names"
+            self._fail(both, self._launch.line)
         for place, ((name, declaration), node) in enumerate(zip(takes, given, strict=True)):
             kind = cuda_ast.node_text(cuda_ast.field(declaration, "type"))
             if is_pointer(declaration):
                 made.append(arrays[place])
+            elif cuda_ast.node_text(node) in twins:
+                made.append(UNKNOWN)
             elif cpp.is_fraction(kind) or self.names.taken_number(name) is not None:
                 made.append(self._fraction(name, node))
             elif re.search(r"Texture|Surface|Tensor|Stream|Map\b|^(?:__)?half|bfloat", kind) or self._is_structure(
@@ -466,7 +545,7 @@ class LaunchInference:
                     f"`{cuda_ast.node_text(self._launch.arguments[place])}` is none of {units.join_all(self.names.arrays)} by its name",
                     line,
                 )
-            elif list(names.values()).count(names[place]) > 1:
+            elif names[place] != launches.ZEROS and list(names.values()).count(names[place]) > 1:
                 self._fail(f"two pointers are {names[place]} by their names", line)
             elif names[place] == output and const[place]:
                 self._fail(f"`{name}` is {output} by its name, and const", cuda_ast.line(declaration))
@@ -487,17 +566,9 @@ class LaunchInference:
         if not self._leaves_partial_sums or facts["grid"] in ([1], UNKNOWN):
             return facts
         output = self.names.output
-        step = {key: facts[key] for key in _KEYS if key in facts}
         place = next(place for place, name in self._arrays_found.items() if name == output)
-        kind = self._host_type(self.pointers[place][0])
-        step["arguments"] = [_PARTIAL if argument == output else argument for argument in facts["arguments"]]
-        blocks = " * ".join(f"({extent})" for extent in facts["grid"])
-        rest = {key: value for key, value in facts.items() if key not in (*_KEYS, "clear")}
-        return {
-            "scratch": {_PARTIAL: f"{cpp.BYTES.get(kind, 4)} * {blocks}"},
-            "steps": [step, {"sum": _PARTIAL}],
-            **rest,
-        }
+        size = cpp.BYTES.get(self._host_type(self.pointers[place][0]), 4)
+        return sum_of_blocks({key: value for key, value in facts.items() if key != "clear"}, output, size)
 
     def _with_copies(self, facts: dict[str, Any]) -> dict[str, Any]:
         """The facts, inputs that the kernel writes copied to memory of its own before each launch."""
@@ -506,7 +577,7 @@ class LaunchInference:
         overwritten = {name: place for name, place in written.items() if name != self.names.output}
         if not overwritten:
             return facts
-        step = {key: facts[key] for key in (*_KEYS, "loop") if key in facts}
+        step = {key: facts[key] for key in (*LAUNCH_KEYS, "loop") if key in facts}
         steps, fills = [dict(each) for each in facts.get("steps") or [step]], []
         scratch = dict(facts.get("scratch", {}))
         for name, place in overwritten.items():
@@ -521,7 +592,7 @@ class LaunchInference:
             self._scope.notes[f"copy of {name}"] = (
                 f"a copy made before each launch for {name}, which the kernel overwrites"
             )
-        rest = {key: value for key, value in facts.items() if key not in (*_KEYS, "loop", "steps", "scratch")}
+        rest = {key: value for key, value in facts.items() if key not in (*LAUNCH_KEYS, "loop", "steps", "scratch")}
         return {"scratch": scratch, "steps": [*fills, *steps], **rest}
 
     def _host_adds_up(self, variable: str) -> bool:
@@ -536,11 +607,10 @@ class LaunchInference:
         place = next((place for place, name in names.items() if name == self.names.output), None)
         if place is None or self.names.count_of_array(self.names.output) != "1":
             return
-        body = cuda_ast.node_text(cuda_ast.field(self._kernel, "body"))
-        if re.search(rf"\b{self.parameters[place][0]}\s*\[\s*(?:blockIdx\.x|bid|block_?[iI]dx?)\s*\]\s*=[^=]", body):
+        if sets_value_of_each_block(self._kernel, self.parameters[place][0]):
             self._leaves_partial_sums = True
             name = self.parameters[place][0]
-            if self._host_adds_up(self.pointers[place][0]):
+            if self._scope.is_first_pass or self._host_adds_up(self.pointers[place][0]):
                 self._scope.notes["sum"] = (
                     f"the sum of what each block leaves in `{name}`, which the host takes, for {self.names.output}"
                 )
@@ -704,14 +774,15 @@ class LaunchInference:
         return limits
 
     def require_extents(self, facts: dict[str, Any]) -> None:
-        """Raise UnreadableLaunch where an extent is nowhere: the kernel's number is another's then, whatever its name is.
-
-        Where extents have usual values, as a convolution's stride has, arrays may be told by others that follow.
-        """
-        words = set(re.findall(r"\w+", str(facts)))
-        absent = [name for name in self.names.base if name not in words]
-        if absent and self.names.has_plain_extents and not self.is_square:
-            raise UnreadableLaunch(f"nothing tells the kernel {units.join_all(absent)} (launch in line {self.line})")
+        """Raise UnreadableLaunch where an extent is nowhere: the kernel's number is another's then, whatever its name is,
+        or it has a number of its own for it."""
+        absent = self.names.untold(set(re.findall(r"\w+", str(facts))))
+        if absent and not self.is_square:
+            own = yaml_line({name: {"is": UNKNOWN} for name in absent})
+            raise UnreadableLaunch(
+                f"nothing tells the kernel {units.join_all(absent)} (launch in line {self.line}); if it has numbers of its"
+                f" own for them, say `limits: {own}`"
+            )
 
     def _limits(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Extents that the kernel has as a number of the file's, and is not told."""

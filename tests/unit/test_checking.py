@@ -1,7 +1,6 @@
 """The harness attacked: cheating and broken variants, and which check catches each."""
 
 import dataclasses
-import shutil
 
 import numpy as np
 import pytest

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from warpbook.kernels import sources
 from warpbook.kernels.launch_inference import cpp_expressions as cpp
 from warpbook.kernels.launch_inference import cuda_ast
 from warpbook.kernels.launch_inference.cpp_expressions import (
@@ -37,6 +36,7 @@ _OCCUPANCY = re.compile(
 )
 _BLOCKS = 8
 """Blocks of 256 threads that a multiprocessor holds."""
+_COMMAND_LINE = re.compile(r"\bargc\b")
 _NONE: Mapping[str, str] = {}
 _COUNT = re.compile(r"(\w+)(?:\.|->)(?:numel|size)\(\)")
 _OF_DEVICE = {
@@ -97,19 +97,6 @@ class Globals:
 
 def _condition(statement: "Node") -> str:
     return cuda_ast.node_text(cuda_ast.field(statement, "condition"))
-
-
-def _bounded(statement: "Node") -> "tuple[str, Node] | None":
-    """The name that `if (blocks > 64) blocks = 64;` bounds, and what it is then: min(blocks, 64). None of other statements."""
-    text = "".join(sources.without_comments(cuda_ast.node_text(statement)).split())
-    found = re.fullmatch(r"if\((.+?)([<>])=?(.+?)\)\{?(\w+)=([^=;]+);\}?", text)
-    if not found:
-        return None
-    left, sign, right, name, bound = found.groups()
-    if {left, right} != {name, bound}:
-        return None
-    value = cpp.parse_expression(f"{'min' if (sign == '>') == (left == name) else 'max'}({name}, {bound})")
-    return (name, value) if value is not None else None
 
 
 def _top_level_nodes(root: "Node") -> "list[Node]":
@@ -259,6 +246,12 @@ class HostScope:
             self.declare(statement)
         elif statement.type == "if_statement" and self._bound(statement):
             pass
+        elif statement.type == "if_statement" and _COMMAND_LINE.search(_condition(statement)):
+            before = {name: value for name, value in self.known.items() if isinstance(value, SymbolicValue)}
+            self._forget(statement, "under a condition")
+            for name in [name for name, value in before.items() if self.known[name] is not value]:
+                self.known[name] = before[name]
+                self.notes[name] = f"{name} for {before[name].text}, as without words on the command line"
         elif statement.type in _FLOW:
             self._forget(statement, "in a loop" if statement.type in LOOPS else "under a condition")
         elif statement.type == "compound_statement":

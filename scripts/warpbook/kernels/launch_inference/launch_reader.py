@@ -154,14 +154,14 @@ def missing_launch(stem: str, code: str, of: Problem, kernel: str = "") -> str:
                 else ""
             )
         )
-    facts = _draft(kernel or plain, kernels[plain], of)
+    facts = _draft(kernel or plain, kernels[plain], HostNames(of))
     name = facts.get("kernel") or facts["steps"][0]["kernel"]
     return f"nothing says how {name} is launched; say it in {stem}.yaml:\n{yaml_lines(facts)}"
 
 
-def _draft(kernel: str, definition: "Node", of: Problem) -> dict[str, Any]:
+def _draft(kernel: str, definition: "Node", names: HostNames) -> dict[str, Any]:
     """The facts of a kernel's launch as far as its parameters' names tell."""
-    names, parameters = HostNames(of), function_parameters(definition)
+    parameters = function_parameters(definition)
     among = [name for name, _ in parameters]
 
     def argument(name: str, declaration: "Node") -> str | float:
@@ -217,7 +217,7 @@ def read_file(
         one = _plain(asked) if asked else next(iter(kernels), "")
         facts = unread.facts
         if not facts and one in kernels and (asked or len(kernels) == 1):
-            facts = _draft(asked or one, kernels[one], of)
+            facts = _draft(asked or one, kernels[one], names)
         instead = f"; say it in {path.stem}.yaml:\n{yaml_lines(facts)}" if facts else ""
         raise ValueError(f"{unread}{instead}") from None
     except ImportError:

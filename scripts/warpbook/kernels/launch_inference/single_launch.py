@@ -15,10 +15,12 @@ from warpbook.kernels.launch_inference.cpp_expressions import UnreadableExpressi
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.host_scope import LOOPS, Globals, HostScope
 from warpbook.kernels.launch_inference.inferred_facts import (
+    LAUNCH_KEYS,
     UNKNOWN,
     InferredLaunch,
     UnreadableLaunch,
     fact_value,
+    sum_of_blocks,
     yaml_line,
 )
 from warpbook.kernels.launch_inference.launch_sites import (

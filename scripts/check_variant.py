@@ -236,8 +236,11 @@ def emulate_cases(
         for rows in check_places(*places):
             sound &= all(row["ok"] or row["status"] == "unsupported" for row in rows)
             yield rows
-    if sound and size > SEVERAL_IMAGES:
-        yield [full_size.check(variant, case, sandboxed, folder, bench.process.library) for case in large]
+        if sound and size > SEVERAL_IMAGES:
+            yield [
+                full_size.check(variant, case, sandboxed, folder, bench.process.library, None if number else bench)
+                for number, case in enumerate(large)
+            ]
 
 
 def check(

@@ -143,3 +143,41 @@ def test_rows_of_outputs_stand_for_images_where_a_problem_has_no_batch(tmp_path,
         row = full_size.check(variant, case, False, tmp_path, library)
         assert (fault, row["status"]) == (fault, "wrong_result" if fault else "ok")
         assert expected in row["reason"]
+
+
+SUMS = """\
+/*
+threads: [256]
+grid: [1]
+*/
+#include <cstdlib>
+extern "C" __global__ void reduce(const float* x, float* y, int n)
+{
+    const size_t first = (size_t)blockIdx.x * 256 + threadIdx.x;
+    if (first < n) y[blockIdx.x] = x[first];
+}
+"""
+PARTS = """\
+import os
+import numpy as np
+def prepare(kernels, case, size, launch):
+    blocks = -(-case.n // 256)
+    parts = kernels.empty((min(blocks, int(os.environ["PARTS"])),), np.float32)
+    return lambda x, y: kernels.function("reduce")((blocks,), (256,), (x, parts, np.int32(case.n)))
+"""
+
+
+@pytest.mark.skipif(emulation.compiler() is None, reason="there is no C++ compiler here to emulate with")
+@pytest.mark.parametrize(("parts", "status"), [(1 << 18, "ok"), (1 << 16, "wrong_result")])
+def test_scratch_memory_too_small_for_the_largest_size_is_found_without_results(tmp_path, monkeypatch, parts, status):
+    monkeypatch.setenv("PARTS", str(parts))
+    folder = tmp_path / "reduce"
+    folder.mkdir()
+    (folder / "own.cu").write_text(SUMS)
+    (folder / "own.py").write_text(PARTS)
+    (folder / "problem.py").write_text((PROJECT / "kernels" / "reduce" / "problem.py").read_text())
+    variant = variants.read("own", folder)
+    (case,) = full_size.widest(variant, [case.at(1 << 26) for case in case_sets.find("reduce").cases])
+    row = full_size.check(variant, case, False, tmp_path)
+    assert row["status"] == status, row["reason"]
+    assert row["reason"].endswith("at n = 67108864" if parts < 1 << 18 else "")

@@ -6,6 +6,7 @@ its outputs stand for images, where they are independent of each other."""
 import math
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +30,7 @@ FEW_BLOCKS = 8  # of a problem without a batch, whose rows may be long
 TIMEOUT_S = 3  # of a case, more than twice what a block of one image takes: a longer one computes many images
 ROWS_TIMEOUT_S = 1  # of a problem without a batch: a longer one computes all rows
 LEAST_IMAGES = 8
+LEAST_BYTES = 1 << 16  # of an input that is repeated: the system maps some ten thousand pieces
 CHANCE = 1e-6  # that blocks chosen at random are all of other images
 FEW_TERMS = 64  # of the sums of a problem without a batch: more take longer, and tell what smaller cases tell
 
@@ -57,6 +59,12 @@ def batch_of(problem: Problem) -> str:
     return name if case and _is_independent(case, name) else ""
 
 
+def repeated_extent(problem: Problem) -> str:
+    """The extent along which inputs repeat: `batch_of`, else the first of an input, where results are not compared."""
+    firsts = (str(one.shape[0]) for one in problem.inputs.values() if one.shape)
+    return batch_of(problem) or next((name for name in firsts if name in problem.facts.extents), "")
+
+
 def _is_independent(case: Case, name: str) -> bool:
     generator = np.random.default_rng(1)
     inputs = {
@@ -76,12 +84,14 @@ def _with_extent(case: Case, name: str, value: int) -> Case:
 
 
 def widest(variant: Variant, cases: Sequence[Case]) -> list[Case]:
-    """Of a study's cases of a problem without a batch, the one with most outputs, its sums short; none where outputs are
-    not independent of each other."""
+    """Of a study's cases of a problem without a batch, the one with most outputs and inputs, its sums short where that leaves
+    the outputs; none where no input could be repeated."""
     allowed = [case for case in cases if not variant.unsupported(case)]
-    if not allowed or not batch_of(variant.problem):
+    if not allowed or not repeated_extent(variant.problem):
         return []
-    case = max(allowed, key=lambda one: sum(map(one.count, one.problem.outputs)))
+    case = max(allowed, key=lambda one: (sum(map(one.count, one.problem.outputs)), one.bytes))
+    if not batch_of(variant.problem):
+        return [case]
     of_outputs = {
         name for one in case.problem.outputs.values() for text in one.shape for name in expressions.used_names(text)
     }
@@ -124,13 +134,14 @@ class Sparse:
     @cached_property
     def images(self) -> int:
         """How many images make whole pages of every input."""
-        counts = [1]
+        counts, least = [1], LEAST_IMAGES
         for name, one in self.case.inputs.items():
             if self.has_batch_axis(name):
                 image = nbytes(self.case.shape(name)[1:], one.dtype)
                 counts.append(PAGE_BYTES // math.gcd(PAGE_BYTES, image))
+                least = max(least, LEAST_BYTES // image)
         period = math.lcm(*counts)
-        return period * -(-LEAST_IMAGES // period)
+        return period * -(-least // period)
 
     @cached_property
     def few(self) -> Case:
@@ -155,8 +166,16 @@ class Sparse:
         return (-(-(place + count) // PAGE_BYTES) + 1) * PAGE_BYTES
 
 
-def check(variant: Variant, case: Case, sandboxed: bool, folder: Path, library: Path | None = None) -> Row:
-    """The row of a case at its size, compiled into `folder` or in `library`; others' faults are `unsupported`."""
+def check(
+    variant: Variant,
+    case: Case,
+    sandboxed: bool,
+    folder: Path,
+    library: Path | None = None,
+    running: IsolatedBench | None = None,
+) -> Row:
+    """The row of a case at its size, compiled into `folder` or in `library`; others' faults are `unsupported`. A bench that is
+    `running` does it, and nothing else after that: AddressSanitizer keeps the ends of arrays that are there no longer."""
     case = case.with_problem(variant.problem)
     place = {"case": case.name, "size": case.size, "test": TEST}
 
@@ -165,7 +184,8 @@ def check(variant: Variant, case: Case, sandboxed: bool, folder: Path, library: 
 
     if reason := variant.unsupported(case):
         return row("unsupported", reason)
-    sparse = Sparse(case, batch_of(case.problem))
+    is_compared = bool(batch_of(case.problem))
+    sparse = Sparse(case, repeated_extent(case.problem))
     inputs = {
         name: np.empty((sparse.few if sparse.has_batch_axis(name) else case).shape(name), numpy_type(one.dtype))
         for name, one in case.inputs.items()
@@ -173,10 +193,11 @@ def check(variant: Variant, case: Case, sandboxed: bool, folder: Path, library: 
     checking.draw_fresh(CpuBench(), case, inputs)
     unchecked = f"{variant.name}: indices at {sparse.place} were not checked: "
     try:
-        with IsolatedBench(variant, sandboxed, folder, library) as bench:
+        usable = nullcontext(running) if running and not running.ended else None
+        with usable or IsolatedBench(variant, sandboxed, folder, library) as bench:
             handle, launches = bench.sample(sparse, inputs, sparse.blocks, sparse.timeout_s)
         try:
-            if launches < 0:
+            if launches < 0 or not is_compared:
                 return row("ok", "")
             written = {name: _written_images(sparse, name, handle) for name in case.problem.outputs}
             if reason := _unwritten(variant, sparse, written):
@@ -187,7 +208,11 @@ def check(variant: Variant, case: Case, sandboxed: bool, folder: Path, library: 
             os.close(handle)
     except VariantFailure as failure:
         if failure.status == "wrong_result":
-            return row("wrong_result", str(failure))
+            at = "" if sparse.place in str(failure) else f"; at {sparse.place}"
+            return row("wrong_result", f"{failure}{at}")
+        # A block may read all of an input, or repeat what blocks that did not run seem to have failed at.
+        if failure.status == "timed_out" and not case.problem.facts.batch:
+            return row("ok", "")
         return row("unsupported", str(failure) if failure.status == "unsupported" else f"{unchecked}{failure}")
 
 

@@ -791,7 +791,7 @@ OTHERS |= {
         "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
         "void run(const float *in, float *out, int n) {\n  int blocks = (n + 255) / 256;\n"
         "  if (blocks > 1024) blocks = 1024;\n  add<<<blocks, 256>>>(in, out, n);\n}\n",
-        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [256], "grid": ["min(1024, (n + 255) // 256)"]},
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [256], "grid": ["min((n + 255) // 256, 1024)"]},
     ),
     "a division that rounds up, of a header that is not here": (
         "reduce",
@@ -893,7 +893,7 @@ OTHERS |= {
         "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
         "void run(const float *in, float *out, int n) {\n  int threads = n / 4;\n"
         "  if (threads < 32) {\n    threads = 32;\n  }\n  add<<<1, threads>>>(in, out, n);\n}\n",
-        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": ["max(32, n // 4)"], "grid": [1]},
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": ["max(n // 4, 32)"], "grid": [1]},
     ),
 }  # fmt: skip
 

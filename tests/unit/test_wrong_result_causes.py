@@ -49,6 +49,7 @@ WRONG = {
         "reference(x, w.reshape(-1)[: C * K * K].reshape(C, 1, K, K), G=C).reshape(-1)"
     ),
     "neighbour's place: W_out by +1": "y[..., :-1] = right[..., 1:]; y[..., -1] = 3",
+    "computes max(0, y), which a ReLU does": "y[...] = np.maximum(right, 0)",
     "2 times as large": "y[...] = 2 * right",
     "is right where H = W and wrong where they differ": "y[...] = right if H == W else right + 1 + np.arange(right.size).reshape(y.shape)",
     "is right with N = 1 and wrong with N = 2 (images)": "y[...] = right if N == 1 else right + np.random.rand(*y.shape)",
@@ -60,6 +61,15 @@ def reason(folder, code):
     variant = variants.read("mine", folder)
     assert not variant.read_error
     return checking.check_case(CpuBench(), variant, variant.problem.ragged[0])[-1]["reason"]
+
+
+@pytest.mark.parametrize(("code", "words"), [("x.max()", "maximum"), ("x.min()", "minimum"), ("x.mean()", "a mean")])
+def test_another_reduction_is_named(tmp_path, code, words):
+    shutil.copy(problem.FOLDER / "reduce" / "problem.py", tmp_path)
+    text = f"def prepare(case, size):\n    def call(x, y):\n        y[0] = {code}\n\n    return call\n"
+    (tmp_path / "mine.py").write_text(f'"""\ndevice: cpu\n"""\n{text}')
+    variant = variants.read("mine", tmp_path)
+    assert words in checking.check_case(CpuBench(), variant, variant.problem.ragged[4])[-1]["reason"]
 
 
 @pytest.mark.parametrize("words", WRONG)

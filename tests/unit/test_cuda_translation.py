@@ -82,7 +82,9 @@ def test_an_architecture_with_features_of_its_own_is_seen_by_both_names():
     ],
 )
 def test_architectures_on_which_a_source_is_another_program_are_told(condition, others):
-    assert architecture.others(f"__global__ void k() {{\n#if {condition}\n#endif\n}}\n", "sm_80") == others
+    source = f"__global__ void k() {{\n#if {condition}\n#endif\n}}\n"
+    assert architecture.others(source, "sm_80") == others
+    assert architecture.others(source, "sm_90a") == []  # it runs on no other
 
 
 @pytest.mark.parametrize(
@@ -94,6 +96,7 @@ def test_architectures_on_which_a_source_is_another_program_are_told(condition, 
         "#if 1 \\\n && __has_feature(address_sanitizer)\n#endif",
         "#if !__has_include(<sanitizer/asan_interface.h>)\n#endif",
         "#ifdef __OPTIMIZE__\n#endif",
+        "#ifdef _GLIBCXX_VECTOR\n#endif",
         'extern "C" void __asan_init() __attribute__((weak));',
     ],
 )

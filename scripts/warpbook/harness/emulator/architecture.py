@@ -31,7 +31,10 @@ def settle(source: str, arch: str) -> str:
 
 
 def others(source: str, arch: str) -> list[str]:
-    """Newer architectures on which a source is another program than on this one, each that differs from those before."""
+    """Newer architectures on which a source is another program than on this one, each that differs from those before. What
+    is compiled for sm_90a runs on no other."""
+    if arch.endswith("a"):
+        return []
     seen, found = [settle(source, arch)], []
     for newer in NEWER:
         if int(re.sub(r"\D", "", newer)) > int(re.sub(r"\D", "", arch)) and (made := settle(source, newer)) not in seen:

@@ -27,7 +27,9 @@ _HEADERS = re.compile(
 )
 """CUDA's headers: what the emulator has of them is there already, and what it lacks is named where it is used."""
 _SENSING = re.compile(r"\b(__(?:SANITIZE|asan|lsan|tsan|ubsan|sanitizer)_\w+|EMULATOR_\w+)\b")
-_OF_OPTIONS = re.compile(r"__has_\w+|__(OPTIMIZE|PIC|pic|PIE|pie|F16C|EDG|COUNTER|INCLUDE_LEVEL)__|_FORTIFY_SOURCE")
+_OF_OPTIONS = re.compile(
+    r"__has_\w+|__(OPTIMIZE|PIC|pic|PIE|pie|F16C|EDG|COUNTER|INCLUDE_LEVEL)__|_FORTIFY_SOURCE|_GLIBCXX_\w+"
+)
 """Macros that another compiler than the emulator's, or other options, decide otherwise."""
 _DEFINITION = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:\\\n|[^\n])*)", re.MULTILINE)
 _MACROS_OF_CUDA = re.compile(r"__\w+__|(CUDA|CUDART|NVTX)_\w+|cudaStream\w+")

@@ -858,6 +858,13 @@ void run(const float *data, float *part, int n) {{
     assert (launch.arguments, launch.grid, total.sum) == (["x", "partial", "n"], ["(n + 255) // 256"], "partial")
 
 
+@pytest.mark.parametrize("launch", ["", "void run(float *x, float *y, int n) { add<<<n, 1>>>(x, y, n); }\n"])
+def test_a_file_without_its_kernel_is_told_which_headers_may_have_it(launch, tmp_path):
+    error = read_beside(tmp_path, "reduce", '#include <cuda.h>\n#include "kernels.cuh"\n' + launch).read_error
+    assert ("it defines no kernel" in error) == (not launch)
+    assert error.endswith("; copy to it what does, of kernels.cuh")
+
+
 def test_launches_in_a_row_that_cannot_be_followed_are_said_with_the_remedy():
     text = (FILES / "two_kernels.cu").read_text().replace("cudaMalloc(&columns", "allocate(&columns")
     with pytest.raises(UnreadableLaunch, match=r"nothing tells which array `columns` is.*say each launch in `steps`"):

@@ -377,13 +377,12 @@ class LaunchInference:
             for (_, declaration), node in zip(self.parameters, self._launch.arguments, strict=False)
             if not is_pointer(declaration)
         ]
-        squares = self.names.has_matrices and len(self.names.base) > 2
-        if (squares or len(self.names.base) == 1) and len(numbers) == 1:
+        if (self.names.is_product or len(self.names.base) == 1) and len(numbers) == 1:
             # A kernel that gets one number is for square matrices, or for as many values.
             name = cuda_ast.node_text(numbers[0][0])
             if re.fullmatch(r"\w+", name) and cpp.is_whole(cuda_ast.node_text(cuda_ast.field(numbers[0][1], "type"))):
                 taken[name] = taken.get(name) or self.names.base[0]
-                self.is_square = squares
+                self.is_square = self.names.is_product
         return taken
 
     @cached_property

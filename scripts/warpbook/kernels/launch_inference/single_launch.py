@@ -678,6 +678,13 @@ class LaunchInference:
         written = [place for place in places if not self.is_constant(place)]
         if len(written) > 1:
             written = [place for place in written if self.parameters[place][0] in self._written] or written
+        others = [place for place in places if place not in written]
+        called = [place for place in others if names[place] == output and self.only_reads(place)]
+        if len(written) == 1 and called and names[written[0]] and len(places) == len(self.names.arrays):
+            # A = B C: what is written is the output, whatever it is called.
+            inputs = [array for array in self.names.arrays if array != output]
+            names = {written[0]: output, **dict(zip(others, inputs, strict=True))}
+            self._by_place |= {p: f"{self.pointers[p][0]} for {array} by what is written" for p, array in names.items()}
         if len(written) == 1 and not names[written[0]]:
             read = [place for place in places if names[place] == output and self.only_reads(place)]
             if len(read) == 1 and len(places) == len(self.names.arrays) + 1:

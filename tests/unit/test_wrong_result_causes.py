@@ -30,6 +30,7 @@ ENDS = "\n\n    return call\n"
 
 WRONG = {
     "adds to y without setting it first": "y += right",
+    "computes max(0, y), an activation that the problem does not have": "y[...] = np.maximum(right, 0)",
     "reads y without setting it first": "y[...] = right + 0 * y",
     "mirrors the filter": "y[...] = reference(x, w[:, :, ::-1, ::-1])",
     "reads w as [C // G, M, K, KW]; it is [M, C // G, K, KW]": (

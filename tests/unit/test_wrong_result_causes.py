@@ -30,6 +30,7 @@ ENDS = "\n\n    return call\n"
 
 WRONG = {
     "adds to y without setting it first": "y += right",
+    "computes max(0, y), an activation that the problem does not have": "y[...] = np.maximum(right, 0)",
     "reads y without setting it first": "y[...] = right + 0 * y",
     "mirrors the filter": "y[...] = reference(x, w[:, :, ::-1, ::-1])",
     "reads w as [C // G, M, K, KW]; it is [M, C // G, K, KW]": (
@@ -49,7 +50,6 @@ WRONG = {
         "reference(x, w.reshape(-1)[: C * K * K].reshape(C, 1, K, K), G=C).reshape(-1)"
     ),
     "neighbour's place: W_out by +1": "y[..., :-1] = right[..., 1:]; y[..., -1] = 3",
-    "computes max(0, y), which a ReLU does": "y[...] = np.maximum(right, 0)",
     "2 times as large": "y[...] = 2 * right",
     "is right where H = W and wrong where they differ": "y[...] = right if H == W else right + 1 + np.arange(right.size).reshape(y.shape)",
     "is right with N = 1 and wrong with N = 2 (images)": "y[...] = right if N == 1 else right + np.random.rand(*y.shape)",

@@ -58,13 +58,11 @@ class Globals:
         for node in cuda_ast.walk(root):
             match node.type:
                 case "preproc_def":
-                    self._keep(node, cpp.parse_expression(cuda_ast.node_text(cuda_ast.field(node, "value"))), ())
+                    self._keep(node, _macro_value(node), ())
                 case "preproc_function_def":
                     listed = cuda_ast.field(node, "parameters")
                     parameters = tuple(cuda_ast.node_text(each) for each in listed.named_children) if listed else ()
-                    self._keep(
-                        node, cpp.parse_expression(cuda_ast.node_text(cuda_ast.field(node, "value"))), parameters
-                    )
+                    self._keep(node, _macro_value(node), parameters)
                 case "function_definition":
                     self._function(node)
         scope = HostScope(self, {}, False, names)
@@ -112,6 +110,11 @@ def _bounded(statement: "Node") -> "tuple[str, Node] | None":
     return (name, value.named_children[0]) if value is not None else None
 
 
+def _macro_value(node: "Node") -> "Node | None":
+    """The expression that a macro stands for; None where it is none."""
+    return cpp.parse_expression(sources.without_comments(cuda_ast.node_text(cuda_ast.field(node, "value"))))
+
+
 def _top_level_nodes(root: "Node") -> "list[Node]":
     """Nodes that stand in no function."""
     found, ahead = [], [root]
@@ -146,6 +149,7 @@ class HostScope:
         self._tensors = tensors
         self._taken = taken
         self._claimed: set[str] = set()
+        self._parameters: set[str] = set()
         self.loops: dict[int, tuple[str, str]] = {}
         """The loops around a launch that count from 0, by where they stand: the number's name, and how many turns."""
         self.is_first_pass = False
@@ -192,6 +196,7 @@ class HostScope:
         if is_pointer(declaration):
             return
         extent = self._taken.get(name) or self.names.find_extent(name, among)
+        self._parameters.add(name)
         if extent:
             self.known[name] = cpp.extent(extent)
             self._claimed.add(extent)
@@ -351,7 +356,8 @@ class HostScope:
             elif cpp.is_fraction(kind):
                 made = SymbolicValue(made.tree, integer=False, whole=made.whole)
             self.known[name] = made
-            usual = made.constant and name in self._taken
+            # What the kernel does with a number tells more than how the host's caller calls it.
+            usual = name in self._taken and (made.constant or cuda_ast.node_text(value) in self._parameters)
         except UnreadableExpression as reason:
             self.known[name] = reason
             extent = self._taken.get(name) or self.names.find_extent(name)

@@ -34,3 +34,10 @@ aliases:
 
 def reference(x):
     return x.sum(keepdims=True)
+
+
+def alternatives(x, n):
+    """What those compute who mistake the problem, in words, and what they get."""
+    yield "takes the maximum of the values; this is their sum", x.max(keepdims=True)
+    yield "takes the minimum of the values; this is their sum", x.min(keepdims=True)
+    yield "divides the sum by n, which a mean does", x.sum(keepdims=True) / n

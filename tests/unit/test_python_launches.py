@@ -63,11 +63,11 @@ def test_a_launch_that_python_decides_is_not_guessed():
 
 def test_the_function_or_the_class_that_takes_the_arrays_is_called():
     entry = python_launches.find_entry(RAW, CONV, "conv_forward")
-    assert (entry.function, entry.owner, entry.arrays) == ("conv2d", "", ("x", "w"))
+    assert (entry.function, entry.owner, entry.arguments) == ("conv2d", "", ("x", "w"))
     entry = python_launches.find_entry(INLINE, CONV, "conv_forward")
-    assert (entry.function, entry.owner, entry.arrays) == ("forward", "Model", ("x", "w"))
+    assert (entry.function, entry.owner, entry.arguments) == ("forward", "Model", ("x", "w"))
     turned = RAW.replace("def conv2d(x, w)", "def launch(weights, image, out)")
-    assert python_launches.find_entry(turned, CONV, "conv_forward").arrays == ("w", "x", "y")
+    assert python_launches.find_entry(turned, CONV, "conv_forward").arguments == ("w", "x", "y")
     assert python_launches.find_entry("import cupy\ndef forward(x, w):\n    return x\n", CONV, "conv_forward") is None
 
 
@@ -88,3 +88,56 @@ def test_its_function_gets_the_arrays_in_its_own_order(tmp_path):
     arrays = {"x": ["x"], "w": ["w"], "y": [None]}
     assert variant.prepare(case)(*arrays.values()) is None
     assert arrays["y"] == [("x", "w")]
+
+
+TRITON = """import triton
+
+
+@triton.jit
+def kernel(x_ptr):
+    pass
+
+
+def solve({parameters}):
+    kernel[({grid},)](x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("of", "parameters", "grid", "arguments", "limits"),
+    [
+        ("gemm", "a, b, c, M, N, K", "triton.cdiv(M, 32), triton.cdiv(K, 32)", ("a", "b", "c", "m", "k", "n"), {}),
+        ("gemm", "a, b, c, M, N, K", "cdiv(M, 32) * cdiv(N, 32)", ("a", "b", "c", "m", "n", "k"), {}),
+        ("gemm", "a_ptr, b_ptr, c_ptr, N", "N", ("a", "b", "c", "n"), {"equal": ["m", "n", "k"]}),
+        ("reduce", "input: torch.Tensor, output: torch.Tensor, N: int", "N", ("x", "y", "n"), {}),
+        ("softmax", "input, output, N", "1", ("x", "y", "columns"), {"rows": {"is": 1}}),
+        ("softmax", "input, output, M, N", "M", ("x", "y", "rows", "columns"), {}),
+        ("conv", "image, kernel, output, H, W, K", "H", ("x", "w", "y", "H", "W", "K"),
+         {name: {"is": 1} for name in ("N", "C", "M")}),
+    ],
+)  # fmt: skip
+def test_a_function_gets_the_extents_that_it_takes(of, parameters, grid, arguments, limits):
+    names = HostNames(problem.find(of))
+    entry = python_launches.find_entry(TRITON.format(parameters=parameters, grid=grid), names, "")
+    assert (entry.arguments, entry.limits(names)) == (arguments, limits)
+
+
+def test_a_function_of_a_product_whose_grid_tells_no_rows_and_columns_is_not_called():
+    code = TRITON.format(parameters="a, b, c, M, N, K", grid="tiles(M, N, K)")
+    assert python_launches.find_entry(code, HostNames(problem.find("gemm")), "") is None
+
+
+def test_a_function_with_extents_is_called_with_those_of_the_case(tmp_path):
+    text = "# RawKernel\ndef solve(image, weights, out, H, W, K):\n    out[0] = (H, W, K)\n"
+    (tmp_path / "mine.py").write_text(text)
+    variant = variants.read("mine", tmp_path)
+    case = variant.header.limits.nearest(variant.problem.ragged[0])
+    arrays = {"x": ["x"], "w": ["w"], "y": [None]}
+    variant.prepare(case)(*arrays.values())
+    assert arrays["y"] == [(case.H, case.W, case.K)]
+
+
+def test_a_python_file_without_a_function_to_call_is_told_what_it_lacks(tmp_path):
+    (tmp_path / "mine.py").write_text("import triton\n\n\ndef go(alpha, beta, gamma, delta, epsilon):\n    pass\n")
+    error = variants.read("mine", tmp_path).read_error
+    assert "no function of it takes x and w, or x, w and y" in error and "prepare(case, size)" in error

@@ -212,7 +212,7 @@ def test_a_launcher_s_code_is_part_of_the_identity_and_its_docstring_is_not(cuda
 
 def test_a_header_that_cannot_be_read_makes_a_variant_that_says_why(tmp_path):
     for text, words in [
-        ("// no header", "it defines no kernel, that is no function with `__global__` outside comments"),
+        ("// no header", "it defines no kernel, no function that is `__global__`"),
         ("/*\ntitle: x\n", "it defines no kernel"),
         ("/* just words */", "it defines no kernel"),
         ("/*\ntitle: a: b\n*/", "header line 2: mapping values are not allowed"),
@@ -224,6 +224,10 @@ def test_a_header_that_cannot_be_read_makes_a_variant_that_says_why(tmp_path):
         ("/*\nlimits: {K: {at_least: 9, at_most: 7}}\n*/", "limits.K: no number is within these bounds"),
         (f"/*\ntitle: {'[' * 1000}\n*/", "the header nests too deep"),
         ("/*\ntitle: x\nidea: x\nexpect: x\n*/", "it defines no kernel"),
+        (
+            "/*\ntitle: x\n*/ __global__ void a() {} __global__ void b() {}",
+            "no `launch`, nor `threads` and `grid`, and no launcher is beside it",
+        ),
         (
             "/*\ntitle: x\nidea: x\nexpect: x\nbuilds_on: drect\n"
             "launch: {threads: [1, 1, 1], outputs_per_block: {W: 1, H: 1}}\n*/",

@@ -791,7 +791,7 @@ OTHERS |= {
         "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
         "void run(const float *in, float *out, int n) {\n  int blocks = (n + 255) / 256;\n"
         "  if (blocks > 1024) blocks = 1024;\n  add<<<blocks, 256>>>(in, out, n);\n}\n",
-        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [256], "grid": ["min(1024, (n + 255) // 256)"]},
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [256], "grid": ["min((n + 255) // 256, 1024)"]},
     ),
     "a division that rounds up, of a header that is not here": (
         "reduce",
@@ -888,12 +888,33 @@ OTHERS |= {
         "void solve(const float *in, float *out, int n) {\n  add<<<1, 64>>>(in, out, n);\n}\n",
         {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [64], "grid": [1]},
     ),
+    "a macro with a comment behind it": (
+        "reduce",
+        "#define TILE 64  // threads (a power of 2, like 64)\n"
+        "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
+        "void run(const float *in, float *out, int n) { add<<<n / TILE, TILE>>>(in, out, n); }\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [64], "grid": ["n // 64"]},
+    ),
+    "one row of as many columns as the caller says": (
+        "softmax",
+        "__global__ void soft(const float *x, float *y, int rows, int cols) { y[blockIdx.y * cols] = x[cols]; }\n"
+        "void solve(const float *x, float *y, int N) {\n  auto rows = 1;\n  auto cols = N;\n"
+        "  soft<<<dim3(cols / 64, rows), 64>>>(x, y, rows, cols);\n}\n",
+        {"kernel": "soft", "arguments": ["x", "y", "rows", "columns"], "threads": [64], "grid": ["columns // 64", "rows"]},
+    ),
+    "a product that is written to the first matrix": (
+        "gemm",
+        "__global__ void mul(float *A, float *B, float *C, int n) { A[0] = B[0] * C[0]; }\n"
+        "void run(float *A, float *B, float *C, int n) { mul<<<n, n>>>(A, B, C, n); }\n",
+        {"kernel": "mul", "arguments": ["c", "a", "b", "n"], "threads": ["n"], "grid": ["n"],
+         "limits": {"equal": ["m", "n", "k"]}},
+    ),
     "threads that are no fewer than a number": (
         "reduce",
         "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
         "void run(const float *in, float *out, int n) {\n  int threads = n / 4;\n"
         "  if (threads < 32) {\n    threads = 32;\n  }\n  add<<<1, threads>>>(in, out, n);\n}\n",
-        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": ["max(32, n // 4)"], "grid": [1]},
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": ["max(n // 4, 32)"], "grid": [1]},
     ),
 }  # fmt: skip
 
@@ -935,6 +956,13 @@ void run(const float *data, float *part, int n) {{
     assert read.read_error == "" and read.header.scratch == {"partial": "4 * ((n + 255) // 256)"}
     launch, total = read.header.steps
     assert (launch.arguments, launch.grid, total.sum) == (["x", "partial", "n"], ["(n + 255) // 256"], "partial")
+
+
+@pytest.mark.parametrize("launch", ["", "void run(float *x, float *y, int n) { add<<<n, 1>>>(x, y, n); }\n"])
+def test_a_file_without_its_kernel_is_told_which_headers_may_have_it(launch, tmp_path):
+    error = read_beside(tmp_path, "reduce", '#include <cuda.h>\n#include "kernels.cuh"\n' + launch).read_error
+    assert ("it defines no kernel" in error) == (not launch)
+    assert error.endswith("; copy to it what does, of kernels.cuh")
 
 
 def test_launches_in_a_row_that_cannot_be_followed_are_said_with_the_remedy():

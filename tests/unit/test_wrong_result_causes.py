@@ -30,6 +30,7 @@ ENDS = "\n\n    return call\n"
 
 WRONG = {
     "adds to y without setting it first": "y += right",
+    "computes max(0, y), an activation that the problem does not have": "y[...] = np.maximum(right, 0)",
     "reads y without setting it first": "y[...] = right + 0 * y",
     "mirrors the filter": "y[...] = reference(x, w[:, :, ::-1, ::-1])",
     "reads w as [C // G, M, K, KW]; it is [M, C // G, K, KW]": (
@@ -60,6 +61,15 @@ def reason(folder, code):
     variant = variants.read("mine", folder)
     assert not variant.read_error
     return checking.check_case(CpuBench(), variant, variant.problem.ragged[0])[-1]["reason"]
+
+
+@pytest.mark.parametrize(("code", "words"), [("x.max()", "maximum"), ("x.min()", "minimum"), ("x.mean()", "a mean")])
+def test_another_reduction_is_named(tmp_path, code, words):
+    shutil.copy(problem.FOLDER / "reduce" / "problem.py", tmp_path)
+    text = f"def prepare(case, size):\n    def call(x, y):\n        y[0] = {code}\n\n    return call\n"
+    (tmp_path / "mine.py").write_text(f'"""\ndevice: cpu\n"""\n{text}')
+    variant = variants.read("mine", tmp_path)
+    assert words in checking.check_case(CpuBench(), variant, variant.problem.ragged[4])[-1]["reason"]
 
 
 @pytest.mark.parametrize("words", WRONG)

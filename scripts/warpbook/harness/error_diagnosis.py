@@ -221,6 +221,7 @@ def _others(case: Case, name: str, inputs: Arrays, expected: np.ndarray) -> Iter
     def compute(given: Mapping[str, np.ndarray]) -> np.ndarray:
         return np.asarray(problem.compute(case, given, np)[name])
 
+    yield f"computes max(0, {name}), an activation that the problem does not have", np.maximum(expected, 0)
     for optional in case.optional:
         yield (
             f"computes what is right without the optional input {optional}",

@@ -14,18 +14,18 @@ def operation(module: ModuleType, entry: Entry, case: Case, with_torch: bool) ->
     owner = getattr(module, entry.owner)() if entry.owner else module
     function = getattr(owner, entry.function)
     names = list(case.arrays)
-    places = [names.index(name) for name in entry.arrays]
-    writes = next(iter(case.problem.outputs)) in entry.arrays
+    writes = next(iter(case.problem.outputs)) in entry.arguments
 
     def call(*arrays: Any) -> Any:
-        given = [arrays[place] for place in places]
-        if not with_torch:
-            result = function(*given)
-            return None if writes else result
-        import cupy
-        import torch
+        by_name = dict(zip(names, arrays, strict=True))
+        if with_torch:
+            import cupy
+            import torch
 
-        result = function(*map(torch.from_dlpack, given))
+            by_name = {name: torch.from_dlpack(array) for name, array in by_name.items()}
+        result = function(*(by_name[name] if name in by_name else case.extents[name] for name in entry.arguments))
+        if not with_torch:
+            return None if writes else result
         return None if writes else cupy.from_dlpack(result.detach().contiguous())
 
     return call

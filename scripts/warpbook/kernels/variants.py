@@ -21,6 +21,7 @@ from typing import Any
 
 import yaml
 
+from warpbook.common import units
 from warpbook.common.errors import UserError, nearest_name
 from warpbook.common.files import PROJECT, new_module
 from warpbook.kernels import declared_launch, ece408, headers, occupancy, python_functions, sources
@@ -281,7 +282,8 @@ class Variant:
         operation: Operation
         assert self.cpp_source is None  # which is compiled first: `harness.host` prepares it
         if self.entry:
-            return python_functions.operation(self.module, self.entry, case, self.header.requires == "torch")
+            with_torch = self.header.requires in ("torch", "triton")  # Triton takes PyTorch's tensors
+            return python_functions.operation(self.module, self.entry, case, with_torch)
         if self.cuda_source is None:
             operation = self.module.prepare(case, case.size)
             return operation
@@ -356,6 +358,7 @@ def read(name: str, folder: Path | None = None) -> Variant:
         text = sources.read_text(python)
         if entry := python_launches.find_entry(text, HostNames(of), of.function):
             described, usual = replace(described, header=""), python_launches.usual_facts(text)
+            usual |= {"limits": limits} if (limits := entry.limits(HostNames(of))) else {}
     try:
         content = headers.parse_facts(described.header) if described.header.strip() else {}
         if facts:
@@ -382,7 +385,7 @@ def read(name: str, folder: Path | None = None) -> Variant:
         if compiled is None and python is None:
             problem = f"there is no {name}.cu, {name}.cpp or {name}.py beside it"
         elif compiled is None and not content and not entry:
-            problem = "the header is not YAML of the form `key: value`"
+            problem = _python_problem(of, host.code)
         elif cuda and python is None and (file := ece408.interface(described.code)):
             problem = file.problem
             # Its author says no precision, and may compute by any method.
@@ -452,6 +455,17 @@ def _launch_problem(name: str, of: Problem, header: Header, code: str) -> str:
     if kernel.partition("<")[0] != of.function and not header.arguments:
         return f"say what {kernel} takes, in its order: `arguments: [{', '.join(of.arguments)}]`"
     return ""
+
+
+def _python_problem(of: Problem, code: str) -> str:
+    """What a Python file lacks that says no facts, and of which no function can be called."""
+    if re.search(r"^def prepare\b", code, re.MULTILINE):
+        return "the header is not YAML of the form `key: value`"
+    inputs = units.join_all([name for name in of.arrays if name not in of.outputs])
+    return (
+        f"no function of it takes {inputs}, or {units.join_all(of.arrays)}, by such names, alone or with the extents; name its parameters so, or"
+        " write a launcher, whose `prepare(case, size)` returns the call"
+    )
 
 
 def _host_code_problem(of: Problem, header: Header, beside: Path | None) -> str:

@@ -251,6 +251,9 @@ ATTACKS = {
         f"if (y[-1] != y[-1]) {STORE}", cpu="exceeds what fp32 allows",
         on_cpu="if np.isnan(beside(y, -1)[0]): launch(x, w, y)",
     ),
+    "works only where a sanitizer is compiled in": Attack(
+        "outputs unwritten", "outputs unwritten", STORE, f"\n#ifdef __SANITIZE_ADDRESS__\n{STORE}\n#endif\n",
+    ),
     "is right for square shapes only": Attack(
         "outputs unwritten", "outputs unwritten", "* H_out + row) * W_out", "* H_out + row) * H_out",
         cpu="must be exact on small integers",

@@ -44,6 +44,8 @@ class HostNames:
         self._exact = {word: name for name in named for word in (name, *aliases.get(name, ()))}
         self.has_matrices = all(len(one.shape) == 2 for one in problem.inputs.values())
         """Whether every input is a matrix: who takes two takes them in the order of the product."""
+        self.is_product = self.has_matrices and len(self.base) > 2
+        """Whether they are factors, whose extents are those of sums too."""
         self._arrays = {
             _plain(word): name
             for name in (*problem.arrays, *problem.optional)

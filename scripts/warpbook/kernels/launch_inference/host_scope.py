@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from warpbook.kernels import sources
 from warpbook.kernels.launch_inference import cpp_expressions as cpp
 from warpbook.kernels.launch_inference import cuda_ast
 from warpbook.kernels.launch_inference.cpp_expressions import (
@@ -45,7 +46,6 @@ _OF_DEVICE = {
 }  # fmt: skip
 """What a device says of itself, as an H100 does."""
 _ATTRIBUTE = re.compile(rf"cudaDeviceGetAttribute\(\s*&(\w+),\s*({'|'.join(_OF_DEVICE)})\b")
-_BOUND = re.compile(r"if ?\( ?(\w+) ?([<>]=?) ?([^;{}]+?) ?\) ?\{? ?(\w+) ?= ?([^;{}]+?) ?; ?\}?")
 LOOPS = ("for_statement", "while_statement", "do_statement", "for_range_loop")
 
 
@@ -58,13 +58,11 @@ class Globals:
         for node in cuda_ast.walk(root):
             match node.type:
                 case "preproc_def":
-                    self._keep(node, cpp.parse_expression(cuda_ast.node_text(cuda_ast.field(node, "value"))), ())
+                    self._keep(node, _macro_value(node), ())
                 case "preproc_function_def":
                     listed = cuda_ast.field(node, "parameters")
                     parameters = tuple(cuda_ast.node_text(each) for each in listed.named_children) if listed else ()
-                    self._keep(
-                        node, cpp.parse_expression(cuda_ast.node_text(cuda_ast.field(node, "value"))), parameters
-                    )
+                    self._keep(node, _macro_value(node), parameters)
                 case "function_definition":
                     self._function(node)
         scope = HostScope(self, {}, False, names)
@@ -97,6 +95,24 @@ class Globals:
 
 def _condition(statement: "Node") -> str:
     return cuda_ast.node_text(cuda_ast.field(statement, "condition"))
+
+
+def _bounded(statement: "Node") -> "tuple[str, Node] | None":
+    """The name that `if (blocks > 64) blocks = 64;` bounds, and what it is then: min(blocks, 64). None of other statements."""
+    text = "".join(sources.without_comments(cuda_ast.node_text(statement)).split())
+    found = re.fullmatch(r"if\((.+?)([<>])=?(.+?)\)\{?(\w+)=([^=;]+);\}?", text)
+    if not found:
+        return None
+    left, sign, right, name, bound = found.groups()
+    if {left, right} != {name, bound}:
+        return None
+    value = cpp.parse_expression(f"{'min' if (sign == '>') == (left == name) else 'max'}({name}, {bound})")
+    return (name, value.named_children[0]) if value is not None else None
+
+
+def _macro_value(node: "Node") -> "Node | None":
+    """The expression that a macro stands for; None where it is none."""
+    return cpp.parse_expression(sources.without_comments(cuda_ast.node_text(cuda_ast.field(node, "value"))))
 
 
 def _top_level_nodes(root: "Node") -> "list[Node]":
@@ -133,6 +149,7 @@ class HostScope:
         self._tensors = tensors
         self._taken = taken
         self._claimed: set[str] = set()
+        self._parameters: set[str] = set()
         self.loops: dict[int, tuple[str, str]] = {}
         """The loops around a launch that count from 0, by where they stand: the number's name, and how many turns."""
         self.is_first_pass = False
@@ -179,6 +196,7 @@ class HostScope:
         if is_pointer(declaration):
             return
         extent = self._taken.get(name) or self.names.find_extent(name, among)
+        self._parameters.add(name)
         if extent:
             self.known[name] = cpp.extent(extent)
             self._claimed.add(extent)
@@ -244,8 +262,8 @@ class HostScope:
     def _statement(self, statement: "Node") -> None:
         if statement.type == "declaration":
             self.declare(statement)
-        elif statement.type == "if_statement" and self._bound(statement):
-            pass
+        elif statement.type == "if_statement" and (bounded := _bounded(statement)):
+            self._bind(*bounded, cuda_ast.line(statement))
         elif statement.type == "if_statement" and _COMMAND_LINE.search(_condition(statement)):
             before = {name: value for name, value in self.known.items() if isinstance(value, SymbolicValue)}
             self._forget(statement, "under a condition")
@@ -272,18 +290,6 @@ class HostScope:
                     self._suppose(threads, THREADS)
             else:
                 self._forget(statement, "by a call")
-
-    def _bound(self, statement: "Node") -> bool:
-        """Read `if (v > e) v = e;`, as `v = min(v, e)`; whether a statement is such a one."""
-        found = _BOUND.fullmatch(" ".join(cuda_ast.node_text(statement).split()))
-        if not found:
-            return False
-        name, sign, bound, assigned, value = found.groups()
-        made = cpp.parse_expression(f"{name} {sign} {value} ? {value} : {name}")
-        if name != assigned or bound != value or made is None:
-            return False
-        self._bind(name, made.named_children[0], cuda_ast.line(statement))
-        return True
 
     def enumerate(self, node: "Node") -> None:
         """Names of an enumeration, those with a value."""
@@ -350,7 +356,8 @@ class HostScope:
             elif cpp.is_fraction(kind):
                 made = SymbolicValue(made.tree, integer=False, whole=made.whole)
             self.known[name] = made
-            usual = made.constant and name in self._taken
+            # What the kernel does with a number tells more than how the host's caller calls it.
+            usual = name in self._taken and (made.constant or cuda_ast.node_text(value) in self._parameters)
         except UnreadableExpression as reason:
             self.known[name] = reason
             extent = self._taken.get(name) or self.names.find_extent(name)

@@ -60,7 +60,9 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
     chosen = [launch for launch in found if not several or launch.plain in map(_plain, several)]
     for launch in chosen:
         if launch.plain not in kernels:
-            raise UnreadableLaunch(f"line {launch.line} launches {launch.plain}, which this file does not define")
+            raise UnreadableLaunch(
+                f"line {launch.line} launches {launch.plain}, which this file does not define{_absent_headers(text)}"
+            )
     names = names or HostNames(problem.find("conv"))
     outside = Globals(root, names)
     groups: dict[int, list[LaunchInference]] = {}
@@ -134,16 +136,19 @@ def _which(groups: "list[list[LaunchInference]]") -> str:
     return f"several kernels are launched: {lines}; say which: {listed}"
 
 
+def _absent_headers(code: str) -> str:
+    """The headers of a file's own that are not beside it, as the end of a sentence; empty where it has none."""
+    absent = re.findall(r'^\s*#\s*include\s*"([^"]+\.(?:cuh?|h|hpp))"', code, re.MULTILINE)
+    return f"; copy to it what does, of {', '.join(dict.fromkeys(absent))}" if absent else ""
+
+
 def missing_launch(stem: str, code: str, of: Problem, kernel: str = "") -> str:
     """What to say of a kernel that its file launches nowhere: YAML to complete, as far as its parameters' names tell, or
     the question which kernel is meant."""
     kernels = kernel_definitions(cuda_ast.parse(code))
-    plain = _plain(kernel) or next(iter(kernels), "")
     if not kernels and not launch_sites.defines_kernels_by_macro(code):
-        return (
-            "it defines no kernel, that is no function with `__global__` outside comments; copy the file that defines it, "
-            f"or write a launcher, {stem}.py"
-        )
+        return f"it defines no kernel, no function that is `__global__`{_absent_headers(code)}"
+    plain = _plain(kernel) or next(iter(kernels), "")
     if plain not in kernels or (len(kernels) > 1 and not kernel):
         return (
             "the header has no `launch`, nor `threads` and `grid`, and no launcher is beside it "

@@ -274,24 +274,7 @@ def _written_launches(root: "Node") -> Iterator[LaunchSite]:
             arguments = [each for each in listed.named_children if each.type != "comment"]
             written = "".join(cuda_ast.node_text(cuda_ast.field(node, "function")).split()).replace(",", ", ")
             configuration = [each for each in config.named_children if each.type != "comment"]
-            for kernel in _given_kernels(function, written, root) or [written]:
-                yield LaunchSite(node, configuration, _qualified_name(kernel, root), function, arguments)
-
-
-def _given_kernels(function: "Node", launched: str, root: "Node") -> list[str]:
-    """The kernels that callers of a function give for a parameter that it launches; none of what is no parameter."""
-    names = [name for name, _ in function_parameters(function)]
-    if launched not in names:
-        return []
-    called = declared_name(cuda_ast.field(function, "declarator"))
-    given: list[str] = []
-    for node in cuda_ast.walk(root):
-        listed = cuda_ast.field(node, "arguments") if node.type == "call_expression" else None
-        arguments = [each for each in listed.named_children if each.type != "comment"] if listed else []
-        name = cuda_ast.node_text(cuda_ast.field(node, "function")).partition("<")[0].rpartition("::")[2]
-        if name == called and len(arguments) > names.index(launched):
-            given.append(cuda_ast.node_text(arguments[names.index(launched)]).lstrip("& "))
-    return list(dict.fromkeys(given))
+            yield LaunchSite(node, configuration, _qualified_name(written, root), function, arguments)
 
 
 def _qualified_name(kernel: str, root: "Node") -> str:

@@ -28,12 +28,19 @@ class PythonSource:
 
 @dataclass(frozen=True)
 class Entry:
-    """The function of a Python file that computes the result: its name, that of its class if any, and the arrays that it
-    takes, in their order."""
+    """The function of a Python file that computes the result: its name, that of its class if any, and the arrays and extents
+    that it takes, in their order."""
 
     function: str
     owner: str
-    arrays: tuple[str, ...]
+    arguments: tuple[str, ...]
+
+    def limits(self, names: HostNames) -> dict[str, Any]:
+        """The limits of a function that gets some of the extents: the others are 1, or of a product as long as the one."""
+        told = [name for name in self.arguments if name not in names.arrays]
+        if len(told) == 1 and names.is_product:
+            return {"equal": names.base}
+        return {name: {"is": 1} for name in names.untold(told)} if told else {}
 
 
 def usual_facts(code: str) -> dict[str, Any]:
@@ -71,7 +78,17 @@ def _entry(node: ast.FunctionDef, owner: str, names: HostNames) -> Iterator[Entr
     listed = [one.arg for one in node.args.args][bool(owner) :]
     required = listed[: len(listed) - len(node.args.defaults)]
     inputs = [name for name in names.arrays if name != names.output]
-    by_name = [names.find_array(name) for name in required]
+    by_name: list[str] = []
+    for name in required:  # M may be a matrix, and the number of its rows behind it
+        array = names.find_array(name)
+        by_name.append("" if array in by_name else array)
+    numbers = [name for name, array in zip(required, by_name, strict=True) if not array]
+    if sorted(filter(None, by_name)) in (sorted(inputs), sorted(names.arrays)) and numbers:
+        if extents := _extents(node, numbers, names):
+            yield Entry(
+                node.name, owner, tuple(array or extents[name] for name, array in zip(required, by_name, strict=True))
+            )
+        return
     if len(required) not in (len(inputs), len(inputs) + 1):
         return
     usual = [*inputs, names.output][: len(required)]
@@ -79,6 +96,24 @@ def _entry(node: ast.FunctionDef, owner: str, names: HostNames) -> Iterator[Entr
         yield Entry(node.name, owner, tuple(by_name))
     elif not any(by_name):
         yield Entry(node.name, owner, tuple(usual))
+
+
+def _extents(node: ast.FunctionDef, numbers: list[str], names: HostNames) -> dict[str, str]:
+    """The extents of a function's numbers; none where they are not told. Those of a product go by their places in the grid,
+    since authors call the length of a sum K or N: rows and columns are divided by the sizes of tiles."""
+    if names.is_product and len(numbers) == len(names.base):
+        divided = {
+            each.args[0].id
+            for each in ast.walk(node)
+            if isinstance(each, ast.Call) and _called_name(each) == "cdiv" and isinstance(each.args[0], ast.Name)
+        }
+        inner = [name for name in numbers if name not in divided]
+        outer = [name for name in numbers if name in divided]
+        return dict(zip([*outer, *inner], names.base, strict=True)) if len(inner) == 1 else {}
+    found = {name: names.find_extent(name, numbers) for name in numbers}
+    if len(numbers) == 1 and len(names.base) == 2 and found[numbers[0]] == names.base[0]:
+        found = {numbers[0]: names.base[1]}  # the length of the one row
+    return found if all(found.values()) else {}
 
 
 def read(code: str, names: HostNames) -> PythonSource | None:

@@ -377,13 +377,12 @@ class LaunchInference:
             for (_, declaration), node in zip(self.parameters, self._launch.arguments, strict=False)
             if not is_pointer(declaration)
         ]
-        squares = self.names.has_matrices and len(self.names.base) > 2
-        if (squares or len(self.names.base) == 1) and len(numbers) == 1:
+        if (self.names.is_product or len(self.names.base) == 1) and len(numbers) == 1:
             # A kernel that gets one number is for square matrices, or for as many values.
             name = cuda_ast.node_text(numbers[0][0])
             if re.fullmatch(r"\w+", name) and cpp.is_whole(cuda_ast.node_text(cuda_ast.field(numbers[0][1], "type"))):
                 taken[name] = taken.get(name) or self.names.base[0]
-                self.is_square = squares
+                self.is_square = self.names.is_product
         return taken
 
     @cached_property
@@ -678,6 +677,13 @@ class LaunchInference:
         written = [place for place in places if not self.is_constant(place)]
         if len(written) > 1:
             written = [place for place in written if self.parameters[place][0] in self._written] or written
+        others = [place for place in places if place not in written]
+        called = [place for place in others if names[place] == output and self.only_reads(place)]
+        if len(written) == 1 and called and names[written[0]] and len(places) == len(self.names.arrays):
+            # A = B C: what is written is the output, whatever it is called.
+            inputs = [array for array in self.names.arrays if array != output]
+            names = {written[0]: output, **dict(zip(others, inputs, strict=True))}
+            self._by_place |= {p: f"{self.pointers[p][0]} for {array} by what is written" for p, array in names.items()}
         if len(written) == 1 and not names[written[0]]:
             read = [place for place in places if names[place] == output and self.only_reads(place)]
             if len(read) == 1 and len(places) == len(self.names.arrays) + 1:

@@ -319,6 +319,18 @@ def test_a_kernel_of_whole_tiles_is_told_which_limits_it_lacks(blocks, words, tm
     assert first["reason"].endswith(f"say `{limits}`")
 
 
+@needs_compiler
+def test_a_right_product_of_matrices_in_column_major_order_is_no_wrong_one(tmp_path):
+    (tmp_path / "problem.py").write_text((problem.FOLDER / "gemm" / "problem.py").read_text())
+    columns = PRODUCT.replace("row * k + i", "i * m + row").replace("i * n + column", "column * k + i")
+    columns = columns.replace("row * n + column", "column * m + row").replace("float sum", "double sum")
+    columns = columns.replace("    double sum", "    if (row >= m || column >= n) return;\n    double sum")
+    (tmp_path / "mine.cu").write_text(columns)
+    rows = emulated.checked(tmp_path, "mine", "gemm", wrong=True)
+    assert [row["status"] for row in rows if not row["ok"]] == ["unsupported"]
+    assert any("in column-major order: right for rows with a and b" in row["reason"] for row in rows)
+
+
 SAME_SIZE = """\
 __constant__ float mask[3][3];
 __global__ void convolve(const float *in, float *out, int N, int M) {

@@ -996,6 +996,12 @@ void run(float *image, float *mask, float *out) { conv<<<SIDE, SIDE>>>(image, ma
     assert read.read_error == "" and read.header.limits.bounds["W"].exactly == 64
 
 
+def test_limits_of_a_row_s_length_leave_it_the_length_of_the_one_row(tmp_path):
+    code = "__global__ void soft(float *x, float *y, int N) {}\nvoid run(float *x, float *y, int N) { soft<<<1, 64>>>(x, y, N); }\n"
+    read = read_beside(tmp_path, "softmax", code, "limits: {columns: {multiple_of: 1024}}\n")
+    assert read.header.arguments == ["x", "y", "columns"] and read.header.limits.bounds["rows"].exactly == 1
+
+
 def test_an_input_that_a_kernel_overwrites_is_copied_before_each_launch(tmp_path):
     read = read_beside(
         tmp_path,

@@ -20,6 +20,7 @@ from warpbook.harness import (
     data_races,
     ece408_check,
     ece408_gpu,
+    error_diagnosis,
     full_size,
     preload,
     reference,
@@ -214,6 +215,11 @@ def emulate_cases(
         for rows in check_places(bench, variant, [*ragged, *checking.drawn_cases(variant, large)]):
             if rows[-1]["status"] == "wrong_result" and not told:
                 told = True
+                if error_diagnosis.COLUMN_MAJOR in rows[-1]["reason"]:  # another layout, and no wrong product
+                    reason = rows[-1]["reason"].partition(f"; {variant.name} ")[0]
+                    rows[-1] |= {"status": "unsupported", "reason": reason}
+                    yield rows
+                    return
                 remedy = limit_remedy(variant, ragged, sandboxed, folder, bench.process.library)
                 if remedy and "P" in variant.problem.facts.extents:  # another convolution, and no wrong one
                     rows[-1] |= {"status": "unsupported", "reason": f"{variant.name}: {remedy[2:]}"}

@@ -304,13 +304,31 @@ def test_a_kernel_is_judged_on_the_types_and_the_range_of_its_problem(of, code, 
 
 
 @needs_compiler
-def test_a_kernel_of_whole_tiles_is_told_which_limits_it_lacks(tmp_path):
+@pytest.mark.parametrize(
+    ("blocks", "words"),
+    [("(n + 7) / 8, (m + 7) / 8", "heap-buffer-overflow"), ("n / 8, m / 8", "say `limits: {n: {multiple_of: 8}}`")],
+    ids=["rounded up", "rounded down"],
+)
+def test_a_kernel_of_whole_tiles_is_told_which_limits_it_lacks(blocks, words, tmp_path):
     (tmp_path / "problem.py").write_text((problem.FOLDER / "gemm" / "problem.py").read_text())
-    (tmp_path / "mine.cu").write_text(PRODUCT.replace("float sum", "double sum"))
+    text = PRODUCT.replace("float sum", "double sum").replace("(n + 7) / 8, (m + 7) / 8", blocks)
+    (tmp_path / "mine.cu").write_text(text)
     first, *_ = emulated.checked(tmp_path, "mine", "gemm", wrong=True)
-    assert first["status"] == "wrong_result" and "heap-buffer-overflow" in first["reason"]
+    assert first["status"] == "wrong_result" and words in first["reason"]
     limits = "limits: {m: {multiple_of: 32}, n: {multiple_of: 32}, k: {multiple_of: 32}}"
     assert first["reason"].endswith(f"say `{limits}`")
+
+
+@needs_compiler
+def test_a_right_product_of_matrices_in_column_major_order_is_no_wrong_one(tmp_path):
+    (tmp_path / "problem.py").write_text((problem.FOLDER / "gemm" / "problem.py").read_text())
+    columns = PRODUCT.replace("row * k + i", "i * m + row").replace("i * n + column", "column * k + i")
+    columns = columns.replace("row * n + column", "column * m + row").replace("float sum", "double sum")
+    columns = columns.replace("    double sum", "    if (row >= m || column >= n) return;\n    double sum")
+    (tmp_path / "mine.cu").write_text(columns)
+    rows = emulated.checked(tmp_path, "mine", "gemm", wrong=True)
+    assert [row["status"] for row in rows if not row["ok"]] == ["unsupported"]
+    assert any("in column-major order: right for rows with a and b" in row["reason"] for row in rows)
 
 
 SAME_SIZE = """\

@@ -796,8 +796,8 @@ OTHERS |= {
     "a division that rounds up, of a header that is not here": (
         "reduce",
         "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
-        "void run(const float *in, float *out, int n) {\n  add<<<utils::ceil_div(n, 256), 256>>>(in, out, n);\n}\n",
-        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [256], "grid": ["(n + 256 - 1) // 256"]},
+        "void run(const float *in, float *out, int n) {\n  add<<<utils::ceil_div(n, 256), CEIL(n, n)>>>(in, out, n);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": ["(n + n - 1) // n"], "grid": ["(n + 256 - 1) // 256"]},
     ),
     "rows and columns of each matrix": (
         "gemm",
@@ -908,6 +908,22 @@ OTHERS |= {
         "void run(float *A, float *B, float *C, int n) { mul<<<n, n>>>(A, B, C, n); }\n",
         {"kernel": "mul", "arguments": ["c", "a", "b", "n"], "threads": ["n"], "grid": ["n"],
          "limits": {"equal": ["m", "n", "k"]}},
+    ),
+    "rows and columns that matrices have": (
+        "gemm",
+        "__global__ void mul(const float *A, const float *B, float *C, int M, int K, int N) {}\n"
+        "void run(const Matrix &A, const Matrix &B, Matrix &C, float *ADevice, float *BDevice, float *CDevice) {\n"
+        "  const int M = static_cast<int>(A.rows()), K = static_cast<int>(A.cols()), N = B.cols();\n"
+        "  mul<<<M, N>>>(ADevice, BDevice, CDevice, M, K, N);\n}\n",
+        {"kernel": "mul", "arguments": ["a", "b", "c", "m", "k", "n"], "threads": ["n"], "grid": ["m"]},
+    ),
+    "one image of many channels": (
+        "conv",
+        "__global__ void conv(float *y, const float *x, const float *w, int C, int H, int W, int M, int K) { y[0] = x[0]; }\n"
+        "void run(float *y, float *x, float *w, int C, int H, int W, int M, int K) {\n"
+        "  conv<<<H, W>>>(y, x, w, C, H, W, M, K);\n}\n",
+        {"kernel": "conv", "arguments": ["y", "x", "w", "C", "H", "W", "M", "K"], "threads": ["W"], "grid": ["H"],
+         "limits": {"N": {"is": 1}}},
     ),
     "threads that are no fewer than a number": (
         "reduce",
@@ -1057,6 +1073,12 @@ void run(float *image, float *mask, float *out) { conv<<<SIDE, SIDE>>>(image, ma
     assert limits in read_beside(tmp_path, "conv", code).read_error
     read = read_beside(tmp_path, "conv", code, limits.replace("K: {is: ?}", "K: {is: 3}").replace("?", "64"))
     assert read.read_error == "" and read.header.limits.bounds["W"].exactly == 64
+
+
+def test_limits_of_a_row_s_length_leave_it_the_length_of_the_one_row(tmp_path):
+    code = "__global__ void soft(float *x, float *y, int N) {}\nvoid run(float *x, float *y, int N) { soft<<<1, 64>>>(x, y, N); }\n"
+    read = read_beside(tmp_path, "softmax", code, "limits: {columns: {multiple_of: 1024}}\n")
+    assert read.header.arguments == ["x", "y", "columns"] and read.header.limits.bounds["rows"].exactly == 1
 
 
 def test_an_input_that_a_kernel_overwrites_is_copied_before_each_launch(tmp_path):

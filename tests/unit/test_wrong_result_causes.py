@@ -97,6 +97,19 @@ def test_what_is_right_has_no_cause(tmp_path):
     assert reason(tmp_path, "y[...] = right") == ""
 
 
+def test_a_product_of_matrices_in_column_major_order_is_told_as_such(tmp_path):
+    shutil.copy(problem.FOLDER / "gemm" / "problem.py", tmp_path)
+    body = "c[...] = (a.reshape(a.shape[::-1]).T @ b.reshape(b.shape[::-1]).T).T.reshape(c.shape)"
+    (tmp_path / "mine.py").write_text(
+        f"def prepare(case, size):\n    def call(a, b, c):\n        {body}\n    return call\n"
+    )
+    (tmp_path / "mine.yaml").write_text("device: cpu\n")
+    variant = variants.read("mine", tmp_path)
+    found = checking.check_case(CpuBench(), variant, variant.problem.ragged[0])[-1]["reason"]
+    words = "reads and stores its matrices in column-major order: right for rows with a and b, and m and n, in each other's place"
+    assert words in found
+
+
 def test_a_grid_that_is_rounded_down_is_told_with_the_limit_that_it_means(tmp_path):
     shutil.copy(problem.FOLDER / "gemm" / "problem.py", tmp_path)
     parameters = "const float *a, const float *b, float *c, int m, int n, int k"

@@ -24,6 +24,7 @@ from warpbook.problems.problem import Case
 
 Arrays = dict[str, np.ndarray]
 ADDS = "adds to"
+COLUMN_MAJOR = "reads and stores its matrices in column-major order"
 OUTPUTS_MAX = 1 << 20
 """Outputs of a case that is worth computing many times."""
 MEMORIES = 48
@@ -229,6 +230,14 @@ def _others(case: Case, name: str, inputs: Arrays, expected: np.ndarray) -> Iter
         )
     for words, other in _problem_alternatives(case, inputs):
         yield words, other
+    if len(inputs) == 2 and all(values.ndim == 2 for values in (*inputs.values(), expected)):
+        columns = {array: _read_as(values, (1, 0)) for array, values in inputs.items()}
+        # Transposed, a product is one of the other factors: (a b)' = b' a'.
+        factors, outer = " and ".join(inputs), " and ".join(str(case.problem.outputs[name].shape[at]) for at in (0, 1))
+        yield (
+            f"{COLUMN_MAJOR}: right for rows with {factors}, and {outer}, in each other's place",
+            compute(columns).T.reshape(expected.shape),
+        )
     for array, values in inputs.items():
         for order in itertools.permutations(range(values.ndim)):
             if order != tuple(sorted(order)):

@@ -371,7 +371,7 @@ def read(name: str, folder: Path | None = None) -> Variant:
             if isinstance(asked, list):  # several, in a row
                 asked = list(map(str, content.pop("kernel")))
             bounds = content.get("limits") or {}
-            names = HostNames(of, bounds)
+            names = HostNames(of, [name for name, bound in bounds.items() if isinstance(bound, dict) and "is" in bound])
             written = launch_reader.read_file(cuda, described.code, asked, names, inlined.files)
             read_facts = written.facts if written else {}
             limits = read_facts.get("limits", {}) | bounds

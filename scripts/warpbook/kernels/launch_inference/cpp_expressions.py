@@ -26,7 +26,7 @@ _WHOLE = re.compile(
 )
 _FRACTION = re.compile(r"\b(?:float|double)\b")
 _ROUNDS_UP = re.compile(
-    r"i?(?:c|ceil|up|round_?up)_?div\w*|div(?:ide)?_?(?:round_?)?(?:up|ceil)|ceiling_?div\w*", re.IGNORECASE
+    r"i?(?:c|ceil|up|round_?up)_?div\w*|ceil|div(?:ide)?_?(?:round_?)?(?:up|ceil)|ceiling_?div\w*", re.IGNORECASE
 )
 """Names of a division that rounds up, where a header that is not here defines it."""
 _NUMBER = re.compile(r"(0[xX][\da-fA-F]+|\d+)[uUlL]*")

@@ -23,7 +23,7 @@ class HostNames:
     """What host code calls a problem's extents and arrays: its own names for them, and its `aliases`."""
 
     def __init__(self, problem: Problem, said: Collection[str] = ()):
-        """`said` are extents that facts beside the file bound."""
+        """`said` are extents that facts beside the file say."""
         aliases = problem.facts.aliases
         self.arrays, self.output = problem.arrays, next(iter(problem.outputs))
         self.optional = problem.optional

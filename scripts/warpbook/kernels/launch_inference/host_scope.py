@@ -176,7 +176,9 @@ class HostScope:
             return self.known[name]
         extent = self.names.find_extent(member)
         if owner:
-            extent = self.names.extent_of_array(self.names.find_array(owner.partition(".")[0]), extent)
+            array = self.names.find_array(owner.partition(".")[0])
+            extent = self.names.find_extent(f"{array}_{member}") if array else extent
+            extent = self.names.extent_of_array(array, extent or self.names.find_extent(member))
         if not extent or not (owner or name in self._taken or extent not in self._claimed):
             return None
         self._take(name, extent, line)

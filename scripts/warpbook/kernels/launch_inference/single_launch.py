@@ -132,10 +132,11 @@ class LaunchInference:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it may compute the result alone: it gets every array by its name."""
+        """Whether it may compute the result alone: it gets every array by its name, or finds one in constant memory."""
         host = {name for name, _ in self.pointers}
         known = {self.names.find_array(name) for name in host if name}
-        return known >= set(self.names.arrays)
+        held = {self.names.arrays[1]} if "cudaMemcpyToSymbol" in cuda_ast.node_text(self._root) else set()
+        return known | held >= set(self.names.arrays)
 
     def infer(self) -> InferredLaunch:
         """The facts. Raises UnreadableLaunch with those that are known."""
@@ -823,6 +824,7 @@ class LaunchInference:
                 bounds[extent] = {"is": value}
                 self._scope.notes[name] = f"{name}, {value}, for the one {extent} that it is for"
         single = {"N", "C", "M"} & set(unnamed) if {"C", "M"} <= set(unnamed) and not words & {"C", "M"} else set()
+        single |= {self.names.batch} & set(unnamed)  # it is told of one image
         return {name: {"is": 1} for name in sorted(single)} | bounds
 
     def _whole_number(self, name: str) -> int | None:

@@ -106,9 +106,10 @@ def test_a_run_without_a_gpu_has_no_gpu_s_share():
 def pairs(percent: int, speedups: dict[float, float], variant: str = "direct") -> list[dict[str, object]]:
     """PAIRS whose intervals reach half a percent to each side but where said."""
     return [
-        {"variant": variant, "slower_percent": percent, "kind": "op", "status": "ok", "n": 20,
+        {"problem": "conv", "case": "conv1", "size": 10, "process": 0, "number": number, "measured_on": "node",
+         "variant": variant, "slower_percent": percent, "kind": "op", "status": "ok", "n": 20,
          "speedup": value, "ci_low": value * (1 - half), "ci_high": value * (1 + half)}
-        for value, half in speedups.items()
+        for number, (value, half) in enumerate(speedups.items())
     ]  # fmt: skip
 
 
@@ -126,3 +127,21 @@ def test_verdicts_on_known_differences_are_false_where_they_are_not_true():
     assert slower.false_share(0.03).value == 1 / 4  # the same within 3 % is true
     # Copies of which one takes 1.02 times as long: that which seemed 2 % faster is now the same.
     assert scaled.called == {"same": 1, "faster": 0, "slower": 2, "ambiguous": 1}
+
+
+@pytest.mark.parametrize(
+    ("by_host", "by_device", "verdict"),
+    [
+        ({1.1: 0.01}, {1.0: 0.001}, "ambiguous"),
+        ({1.1: 0.01}, {1.05: 0.001}, "faster"),
+        ({1.1: 0.01}, {1.008: 0.001}, "ambiguous"),  # within the margin of 1
+        ({1.1: 0.01}, {}, "faster"),
+        ({0.9: 0.01}, {1.05: 0.001}, "ambiguous"),
+        ({1.0: 0.005}, {1.0: 0.03}, "same"),
+        ({1.0: 0.005}, {1.05: 0.001}, "ambiguous"),
+    ],
+)
+def test_a_verdict_on_a_gpu_is_one_that_both_clocks_tell(by_host, by_device, verdict):
+    rows = pairs(0, by_host) + [{**row, "kind": "gpu"} for row in pairs(0, by_device)]
+    (judged,) = summaries.judge_pairs(pd.DataFrame(rows), 0.01)
+    assert [told for told, count in judged.called.items() if count] == [verdict]

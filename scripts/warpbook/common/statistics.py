@@ -197,3 +197,15 @@ def verdict(speedup: Estimate, equivalence_margin: float, beyond: float = 0.0) -
     if speedup.value + DECISIVE * (speedup.high - speedup.value) < 1 - beyond:
         return "slower"
     return "ambiguous"
+
+
+def agreed_verdict(by_host: Estimate, by_device: Estimate | None, equivalence_margin: float) -> str:
+    """The verdict on a speedup that two clocks tell: faster or slower where that of the device's clock lies beyond the margin
+    too, ambiguous where they differ. A process's core and its neighbours shift all of its times on the host's clock by
+    microseconds: of identical kernels of 30 µs every second comparison differed significantly by that clock alone.
+    """
+    told = verdict(by_host, equivalence_margin)
+    if by_device is None:
+        return told
+    second = verdict(by_device, equivalence_margin, beyond=equivalence_margin)
+    return told if second in (told, "ambiguous" if told == "same" else told) else "ambiguous"

@@ -182,10 +182,21 @@ class PairVerdicts:
         return statistics.share(self.called["slower"], self.n) if self.slower_percent else None
 
 
+def _compared(row: Any) -> tuple[Any, ...]:
+    """What tells one comparison of PAIRS from the others."""
+    return row.problem, row.case, row.variant, row.size, row.slower_percent, row.process, row.number, row.measured_on
+
+
+def _slowed(row: Any, factor: float) -> Estimate:
+    return Estimate(row.speedup / factor, row.ci_low / factor, row.ci_high / factor, row.n)
+
+
 def judge_pairs(pairs: pd.DataFrame, margin: float) -> list[PairVerdicts]:
-    """PAIRS of one device by what they are, judged by the time of the call. Pairs of copies are judged a second time as if
-    one were slower: its times are multiplied."""
-    pairs = pairs[(pairs.kind == "op") & (pairs.status == "ok") & pairs.ci_low.notna()]
+    """PAIRS of one device by what they are, judged as a report judges: by the time of the call, and on a GPU by that of its
+    kernels too. Pairs of copies are judged a second time as if one were slower: its times are multiplied."""
+    pairs = pairs[(pairs.status == "ok") & pairs.ci_low.notna()]
+    by_device = {_compared(row): row for row in pairs[pairs.kind == "gpu"].itertuples()}
+    pairs = pairs[pairs.kind == "op"]
     known = sorted(pairs.slower_percent.unique())
     groups = [(percent, pairs[pairs.slower_percent == percent], 1.0) for percent in known]
     groups += [(percent, pairs[pairs.slower_percent == 0], 1 + percent / 100) for percent in known if percent]
@@ -193,8 +204,9 @@ def judge_pairs(pairs: pd.DataFrame, margin: float) -> list[PairVerdicts]:
     for percent, rows, factor in groups:
         verdicts = dict.fromkeys(("same", "faster", "slower", "ambiguous"), 0)
         for row in rows.itertuples():
-            scaled = Estimate(row.speedup / factor, row.ci_low / factor, row.ci_high / factor, row.n)
-            verdicts[statistics.verdict(scaled, margin)] += 1
+            second = by_device.get(_compared(row))
+            host, device = _slowed(row, factor), _slowed(second, factor) if second else None
+            verdicts[statistics.agreed_verdict(host, device, margin)] += 1
         kernels = f"{rows.variant.nunique()} kernels against their copies"
         what = kernels if not percent else f"{percent} % more instructions"
         if factor > 1:

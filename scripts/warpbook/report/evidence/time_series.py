@@ -188,13 +188,14 @@ class Times(EvidencePart):
         over = over or self._baseline(variant)
         if not over:
             return None
+        second = self.speedup(variant, layer, size, over, "gpu") if kind == "op" else None
         pairs = self._pairs(variant, over, layer, size, kind)
         if pairs:
-            return self._paired_speedup(statistics.paired_ratio(*pairs))
+            return self._paired_speedup(statistics.paired_ratio(*pairs), second)
         base, mine = (self._sound_times(name, layer, size, kind) for name in (over, variant))
         if not len(base) or not len(mine):
             return None
-        return self._separate_speedup(statistics.unpaired_ratio(base, mine), variant, over, size, [layer])
+        return self._separate_speedup(statistics.unpaired_ratio(base, mine), variant, over, size, [layer], second)
 
     @cached_method
     def total_speedup(self, variant: str, size: int, over: str | None = None, kind: str = "op") -> Speedup | None:
@@ -205,15 +206,16 @@ class Times(EvidencePart):
         layers = self._ev.layer_names
         if len(layers) == 1:
             return self.speedup(variant, layers[0], size, over, kind)
+        second = self.total_speedup(variant, size, over, "gpu") if kind == "op" else None
         pairs = [pair for layer in layers if (pair := self._pairs(variant, over, layer, size, kind))]
         if len(pairs) == len(layers):
             base, mine = ([pair[side] for pair in pairs] for side in (0, 1))
-            return self._paired_speedup(statistics.ratio_of_sums(base, mine, paired=True))
+            return self._paired_speedup(statistics.ratio_of_sums(base, mine, paired=True), second)
         base_series, series = (self._sound_layers(name, size, kind) for name in (over, variant))
         if not base_series or not series:
             return None
         ratio = statistics.ratio_of_sums(base_series, series, paired=False)
-        return self._separate_speedup(ratio, variant, over, size, layers)
+        return self._separate_speedup(ratio, variant, over, size, layers, second)
 
     def sum_over(self, parts: dict[str, Variant], size: int) -> Estimate | None:
         """The time of the study's layers in `parts`, each by its own variant; None where one has no sound figure."""
@@ -226,25 +228,27 @@ class Times(EvidencePart):
         series = [self._sound_times(one.name, layer, size, "op") for layer, one in parts.items()]
         return statistics.sum_of_medians(series) if all(map(len, series)) else None
 
-    def speedup_of_sum(self, parts: dict[str, Variant], over: str, size: int) -> Speedup | None:
+    def speedup_of_sum(self, parts: dict[str, Variant], over: str, size: int, kind: str = "op") -> Speedup | None:
         """How many times faster the layers in `parts` are, each by its own variant, than by one other."""
         variants, layers = {one.name for one in parts.values()}, [*parts]
         if len(variants) == 1 and layers == self._ev.layer_names:
-            return self.total_speedup(variants.pop(), size, over)
+            return self.total_speedup(variants.pop(), size, over, kind)
         if len(parts) == 1:
-            return self.speedup(variants.pop(), layers[0], size, over)
-        base = [self._sound_times(over, layer, size, "op") for layer in layers]
-        series = [self._sound_times(one.name, layer, size, "op") for layer, one in parts.items()]
+            return self.speedup(variants.pop(), layers[0], size, over, kind)
+        second = self.speedup_of_sum(parts, over, size, "gpu") if kind == "op" else None
+        base = [self._sound_times(over, layer, size, kind) for layer in layers]
+        series = [self._sound_times(one.name, layer, size, kind) for layer, one in parts.items()]
         if not all(map(len, [*base, *series])):
             return None
         ratio = statistics.ratio_of_sums(base, series, paired=False)
         drift = max(self.drift.limit(one.name, size, layer) for layer, one in parts.items())
         within = ratio.widen(max(drift, self._drift_of_sum(over, size, layers)))
-        return Speedup(within, False, self._verdict(within))
+        return Speedup(within, False, self._verdict(within, second))
 
     def separate_total(self, variant: str, size: int, kind: str = "op") -> Speedup | None:
         """Its speedup over its baseline by each one's own job where that tells something else than the paired one."""
         over, paired = self._baseline(variant), self.total_speedup(variant, size, kind=kind)
+        second = self.separate_total(variant, size, "gpu") if kind == "op" else None
         base, mine = (self._sound_layers(name, size, kind) for name in (over, variant)) if over else (None, None)
         if not paired or not paired.paired or not base or not mine:
             return None
@@ -253,19 +257,23 @@ class Times(EvidencePart):
         return (
             None
             if statistics.agree(paired.ratio, ratio)
-            else self._separate_speedup(ratio, variant, over, size, layers)
+            else self._separate_speedup(ratio, variant, over, size, layers, second)
         )
 
-    def _verdict(self, ratio: Estimate) -> str:
-        return statistics.verdict(ratio, self._ev.config.measuring.equivalence_margin)
+    def _verdict(self, ratio: Estimate, second: Speedup | None) -> str:
+        """second: the same speedup by the GPU's clock, where there is one."""
+        margin = self._ev.config.measuring.equivalence_margin
+        return statistics.agreed_verdict(ratio, second.ratio if second else None, margin)
 
-    def _paired_speedup(self, ratio: Estimate) -> Speedup:
-        return Speedup(ratio, True, self._verdict(ratio))
+    def _paired_speedup(self, ratio: Estimate, second: Speedup | None) -> Speedup:
+        return Speedup(ratio, True, self._verdict(ratio, second))
 
-    def _separate_speedup(self, ratio: Estimate, variant: str, over: str, size: int, layers: list[str]) -> Speedup:
+    def _separate_speedup(
+        self, ratio: Estimate, variant: str, over: str, size: int, layers: list[str], second: Speedup | None
+    ) -> Speedup:
         """A speedup of two that were timed in jobs of their own: nothing is concluded that their drift could make."""
         within = ratio.widen(max(self._drift_of_sum(name, size, layers) for name in (variant, over)))
-        return Speedup(within, False, self._verdict(within))
+        return Speedup(within, False, self._verdict(within, second))
 
     def _drift_of_sum(self, variant: str, size: int, layers: list[str]) -> float:
         """The drift of a variant's time on layers together: each layer's counts by its share of that time."""

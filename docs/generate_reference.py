@@ -648,12 +648,9 @@ def performance_page() -> str:
         parts.append(f"## {run.device_name('cpu')}\n\nRun `{run.run_id}`, commit `{run.commit}`.\n\n")
         parts.append("### Layers on the CPU\n\nTime of the call, repeated on the same buffers.\n\n")
         parts.append(markdown_table(layers, layer_rows(run, "cpu", "hot", "op")))
-    parts += [pairs_section(run, device) for runs, device in ((gpus, "gpu"), (cpus, "cpu")) for run in runs]
-    streamed = [
-        run
-        for path in catalog.archived_paths(PROJECT / catalog.ARCHIVES)
-        if not (run := catalog.open_run(path)).table(tables.STREAM_SHARDS).empty
-    ]
+    archived = [catalog.open_run(path) for path in catalog.archived_paths(PROJECT / catalog.ARCHIVES)]
+    parts += [pairs_section(run, device) for run in archived for device in ("gpu", "cpu")]
+    streamed = [run for run in archived if not run.table(tables.STREAM_SHARDS).empty]
     if streamed:
         run = streamed[-1]
         parts.append(

@@ -10,7 +10,7 @@ import import_profile
 from warpbook.common.errors import UserError
 from warpbook.common.files import PROJECT
 from warpbook.kernels import variants
-from warpbook.profiling import attribution, importing, profile_schema
+from warpbook.profiling import attribution, importing, ncu, profile_schema
 
 DATA = PROJECT / "tests" / "data" / "profiles"
 STATS_2020 = (DATA / "nsys_2020_profile_stats.txt").read_text()
@@ -181,6 +181,11 @@ def test_a_comma_that_is_none_between_thousands_is_refused(tmp_path):
         ("1,234,567", "1,234,56", "line 3: '1,234,56' has a decimal comma"),
     ]:
         assert_refused(tmp_path, replaced(NCU, old, new), reason)
+
+
+def test_a_share_in_the_thousands_is_read_where_ncu_printed_it_for_us(tmp_path):
+    (row,) = (one for one in ncu.read_page(NCU.replace("65.77", "65,770").splitlines()).counters if one["unit"] == "%")
+    assert row["value"] == 65_770
 
 
 def test_a_table_that_a_spreadsheet_saved_with_semicolons_is_refused_with_the_remedy(tmp_path):

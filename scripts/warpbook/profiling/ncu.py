@@ -39,10 +39,11 @@ class Word(Exception):
 
 
 class ValueReader:
-    """Reads the values of one file, whose numbers all have the same decimal mark."""
+    """Reads the values of one file, whose numbers all have the same decimal mark: a point, where ncu printed them `for_us`."""
 
-    def __init__(self, texts: Iterable[str]) -> None:
-        self.known_point = any(map(_WITH_POINT.fullmatch, map(str.strip, texts)))
+    def __init__(self, texts: Iterable[str], for_us: bool = False) -> None:
+        self._for_us = for_us
+        self.known_point = for_us or any(map(_WITH_POINT.fullmatch, map(str.strip, texts)))
 
     def value(self, text: str, unit: str) -> float | None:
         """A counter's value, None where ncu gave none. Word for a word, ValueError for another decimal mark."""
@@ -56,7 +57,7 @@ class ValueReader:
             if not _WORD.fullmatch(text):
                 raise ValueError(f"{text[:60]!r} is no value of a counter")
             raise Word
-        if unit == "%":
+        if unit == "%" and not self._for_us:
             profile_schema.reject_ambiguous_comma(match[1], unit)
         counted = bool(_COUNTED.fullmatch(unit))
         if not self.known_point and _EITHER.fullmatch(match[1]) and counted == ("." in match[1]):
@@ -87,16 +88,16 @@ def read_page(lines: Sequence[str]) -> Profile | None:
     """The launches on the raw page that ncu printed for us, their kernels by name alone; None where it printed none."""
     origin = "ncu's raw page"
     launches = [table for table in find(lines, origin) if table.kind == "launches"]
-    return _read_launches(launches[0], origin, shapes=False) if launches else None
+    return _read_launches(launches[0], origin, for_us=True) if launches else None
 
 
 def _shape(place: dict[str, str]) -> str:
     return f"{place['Grid Size']}x{place['Block Size']}" if place.get("Grid Size") and place.get("Block Size") else ""
 
 
-def _read_launches(table: ProfilerTable, origin: str, shapes: bool = True) -> Profile:
+def _read_launches(table: ProfilerTable, origin: str, for_us: bool = False) -> Profile:
     """Nsight Compute's CSV, `--page raw` (a row a launch) or `--page details` (a row a metric, whose label gets its
-    section). Metrics that are words are left out. UserError names the line."""
+    section). Metrics that are words are left out; grids too of what ncu printed `for_us`. UserError names the line."""
     heads, rows = table.heads, table.rows
     details = "Metric Name" in heads
     needed = ["ID", "Kernel Name", *(["Metric Value", "Metric Unit"] if details else [])]
@@ -112,7 +113,8 @@ def _read_launches(table: ProfilerTable, origin: str, shapes: bool = True) -> Pr
     devices: dict[str, None] = {}
     numbers: dict[tuple[str, str], int] = {}
     values = [head == "Metric Value" if details else head not in _PLACE for head in heads]
-    reader = ValueReader(cell for _, cells in rows for cell, is_value in zip(cells, values, strict=False) if is_value)
+    texts = (cell for _, cells in rows for cell, is_value in zip(cells, values, strict=False) if is_value)
+    reader = ValueReader(texts, for_us)
     for number, cells in rows:
         place = dict(zip(heads, cells, strict=False))
         if not place["Kernel Name"] or not place["ID"].isdecimal():
@@ -120,7 +122,7 @@ def _read_launches(table: ProfilerTable, origin: str, shapes: bool = True) -> Pr
         key = (place.get("Process ID", ""), place["ID"])
         launch = numbers.setdefault(key, len(numbers))
         with profile_schema.error_location(origin, number):
-            readings.launch(key, place["Kernel Name"], shape=_shape(place) if shapes else "")
+            readings.launch(key, place["Kernel Name"], shape="" if for_us else _shape(place))
         devices[place.get(DEVICE_NAME) or device_label(place.get("CC", ""))] = None
         if around := place.get(_RANGES, "").strip():
             ranges[launch] = profile_schema.clean(around)

@@ -32,7 +32,7 @@ SLOW = "float sum = 0.0f; __nanosleep({});"
 TIMEOUT_S = 60
 # As many samples as an attack waits for, however slow its calls: it ends in a verdict or at the time limit.
 QUICK = SeriesPolicy(
-    warmup=1, min_samples=launchers.CALLS_BEFORE_REPLAY, max_samples=12, max_time_s=0.5, min_samples_timeout_s=TIMEOUT_S
+    warmup=1, min_samples=launchers.CALLS_BEFORE_REPLAY, max_samples=20, max_time_s=0.5, min_samples_timeout_s=TIMEOUT_S
 )
 MEASURING = Measuring(
     target_rel_ci=0.05,
@@ -250,9 +250,6 @@ ATTACKS = {
         "heap-buffer-overflow in conv_forward at mine.cu", "exceeds what fp32 allows", STORE,
         f"if (y[-1] != y[-1]) {STORE}", cpu="exceeds what fp32 allows",
         on_cpu="if np.isnan(beside(y, -1)[0]): launch(x, w, y)",
-    ),
-    "works only where a sanitizer is compiled in": Attack(
-        "outputs unwritten", "outputs unwritten", STORE, f"\n#ifdef __SANITIZE_ADDRESS__\n{STORE}\n#endif\n",
     ),
     "is right for square shapes only": Attack(
         "outputs unwritten", "outputs unwritten", "* H_out + row) * W_out", "* H_out + row) * H_out",

@@ -16,7 +16,7 @@ def prepare(kernels, layer, images, launch):
     return call
 """
 
-CALLS_BEFORE_REPLAY = 6
+CALLS_BEFORE_REPLAY = 10
 
 REPLAY_LATER = f"""
 def prepare(kernels, layer, images, launch):

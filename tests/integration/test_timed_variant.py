@@ -151,7 +151,7 @@ def test_an_answer_that_comes_late_is_no_false_claim_where_others_kept_the_machi
     if busy:
         assert measured(slow)
     else:
-        with pytest.raises(VariantFailure, match=r"claims 4.* ms a call .op.; by the judge's clock it answers after 2"):
+        with pytest.raises(VariantFailure, match=r"claims \d.* ms a call .op.; by the judge's clock it answers after"):
             measured(slow)
 
 
@@ -232,7 +232,7 @@ def test_one_that_wakes_itself_while_it_is_to_stand_still_is_refused(cpu_variant
     one = TimedVariant(CpuBench(), cpu_variant(RIGHT, before=spinning + WAKING), sandboxed=False)
     try:
         take = one.arrange(LAYER.at(3))["hot", "op"]
-        with pytest.raises(VariantFailure, match="works while it is to stand still"):
+        with pytest.raises(VariantFailure, match=r"works while it is to stand still|cannot be stopped"):
             for _ in range(5):
                 time.sleep(0.1)
                 take()

@@ -8,7 +8,7 @@ FOUND = shipped()
 
 
 def test_recorded_figures_of_shipped_variants_are_of_their_sources():
-    run = catalog.gpu_runs(PROJECT / catalog.ARCHIVES)[-1]
+    run = [one for one in catalog.gpu_runs(PROJECT / catalog.ARCHIVES) if "fa18" in one.record["networks"]][-1]
     timed = FOUND.keys() & run.table(tables.OP_TIMES).variant
     recorded = run.record["variants"]
     assert len(timed) > 25

@@ -60,12 +60,11 @@ SANITIZERS = (
     # What the address sanitizer finds too, or what no access follows from.
     "-fno-sanitize=vptr,null,object-size,pointer-overflow,nonnull-attribute,returns-nonnull-attribute",
     "-fno-sanitize=shift-base",  # negative numbers shifted left: defined since C++20, and by CUDA's compiler before
-    "-U__SANITIZE_ADDRESS__",  # a kernel could be right where it is defined, and that is here alone
     "-ftrivial-auto-var-init=pattern",  # variables without an initializer: a result that depends on them is wrong
 )  # fmt: skip
 ACCESSES = (
     # The compiler calls functions of races.cpp at each access; ThreadSanitizer's own library is left out.
-    "-fsanitize=thread", "-U__SANITIZE_THREAD__", "--param=tsan-distinguish-volatile=1", "--param=tsan-instrument-func-entry-exit=0",
+    "-fsanitize=thread", "--param=tsan-distinguish-volatile=1", "--param=tsan-instrument-func-entry-exit=0",
 )  # fmt: skip
 
 

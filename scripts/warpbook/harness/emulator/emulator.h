@@ -119,6 +119,7 @@ void forget(const void* address);
 void access(const void* address, size_t bytes, bool writes, int line);
 void read_only(const void* address, size_t bytes, int line);  // through the cache of what no thread of the launch writes
 void atomic(const void* address, size_t bytes, bool monotone, bool of_block, int line);
+void compares(const void* address, size_t bytes);  // a compare-and-swap, before it is done
 void fence(bool of_block = false);
 void begin_launch();
 void end_launch();
@@ -147,6 +148,7 @@ inline void forget(const void*) {}
 inline void access(const void*, size_t, bool, int) {}
 inline void read_only(const void*, size_t, int) {}
 inline void atomic(const void*, size_t, bool, bool, int) {}
+inline void compares(const void*, size_t) {}
 inline void fence(bool = false) {}
 inline void begin_launch() {}
 inline void end_launch() {}

@@ -69,10 +69,10 @@ template <class T> T atomicMax(T* address, typename emulator::Same<T>::type valu
 template <class T> T atomicAnd(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, true, [=](T old) { return old & value; }); }
 template <class T> T atomicOr(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, true, [=](T old) { return old | value; }); }
 template <class T> T atomicXor(T* address, typename emulator::Same<T>::type value, EMULATOR_LINE) { return emulator::atomically(address, line, false, [=](T old) { return old ^ value; }); }
-// What is read before to be compared with is a guess, which this puts right.
 template <class T> T atomicCAS(T* address, typename emulator::Same<T>::type compared, typename emulator::Same<T>::type value, EMULATOR_LINE)
 {
-    return emulator::atomically(address, line, true, [=](T old) { return old == compared ? value : old; });
+    emulator::races::compares(address, sizeof(T));
+    return emulator::atomically(address, line, false, [=](T old) { return old == compared ? value : old; });
 }
 inline unsigned atomicInc(unsigned* address, unsigned most, EMULATOR_LINE) { return emulator::atomically(address, line, false, [=](unsigned old) { return old >= most ? 0 : old + 1; }); }
 inline unsigned atomicDec(unsigned* address, unsigned most, EMULATOR_LINE) { return emulator::atomically(address, line, false, [=](unsigned old) { return !old || old > most ? most : old - 1; }); }

@@ -118,7 +118,7 @@ static std::string beyond_ends(const void* address, size_t bytes, bool device, c
     if (auto* known = sampled ? holding(host_arrays, address) : nullptr)
         if (bytes <= known->first + known->second.bytes - static_cast<const char*>(address)) return "";
     // Only a sanitizer knows the ends of the host's memory.
-#ifndef EMULATOR_RACES
+#ifdef __SANITIZE_ADDRESS__
     if (bytes && __asan_region_is_poisoned(const_cast<void*>(address), bytes)) return std::string(role) + " is shorter than the " + std::to_string(bytes) + " bytes";
 #endif
     return "";

@@ -5,6 +5,8 @@
 // whichever of the two ran first here.
 #include "emulator_host.h"
 
+#include <set>
+
 namespace emulator::races {
 
 // ---- Kernels, copies and the host: what runs before what ----
@@ -405,6 +407,14 @@ static bool met_by_atomic(const Access* list, unsigned count, unsigned place, co
     return false;
 }
 
+// Places of reads that guess what a compare-and-swap of the same thread then compares: it fails where the guess is wrong.
+static std::set<unsigned> guesses;
+
+static bool guessed(const Access& one, const Access& other)
+{
+    return (one.kind == READ && other.kind & ATOMIC && guesses.count(one.place)) || (other.kind == READ && one.kind & ATOMIC && guesses.count(other.place));
+}
+
 static bool same_warp(const Access& one, const Access& other)
 {
     return one.operation == other.operation && one.block == other.block && one.thread / WARP == other.thread / WARP;
@@ -565,7 +575,7 @@ static void accessed(char* address, size_t bytes, unsigned kind, unsigned place)
         access.mask = mask;
         const auto check = [&](const Access* list, unsigned count) {
             for (unsigned i = 0; i < count && !where; ++i)
-                if (list[i].mask & mask && !ordered(list[i]) && !may_overlap(list[i], access) && !met_by_atomic(list, count, i, access)) before = list[i], where = begins;
+                if (list[i].mask & mask && !ordered(list[i]) && !may_overlap(list[i], access) && !guessed(list[i], access) && !met_by_atomic(list, count, i, access)) before = list[i], where = begins;
         };
         if (cell.writes) check(cell.written, cell.writes);
         if (kind & WRITE) check(cell.read, cell.reads);
@@ -589,6 +599,21 @@ void access(const void* address, size_t bytes, bool writes, int line)
 void atomic(const void* address, size_t bytes, bool monotone, bool of_block, int line)
 {
     accessed(static_cast<char*>(const_cast<void*>(address)), bytes, WRITE | ATOMIC | (monotone ? MONOTONE : 0) | (of_block ? OF_BLOCK : 0) | (bytes > 4 ? WIDE : 0), unsigned(line) | OF_LINE);
+}
+
+void compares(const void* address, size_t bytes)
+{
+    const char* begin = static_cast<const char*>(address);
+    auto* found = region_at(begin);
+    if (!on_device || !found) return;
+    const Access now = described(NO_LINE, READ);
+    each_word(*found, begin, bytes, [&](Cell& cell, unsigned char, const char* begins) {
+        for (unsigned i = 0; i < cell.reads; ++i) {
+            const Access& each = cell.read[i];
+            if (each.kind == READ && each.operation == now.operation && each.block == now.block && each.thread == now.thread && each.moment == now.moment) guesses.insert(each.place);
+        }
+        if (suspect.word == begins && guessed(suspect.before, suspect.now)) suspect.word = nullptr;
+    });
 }
 
 void read_only(const void* address, size_t bytes, int line)

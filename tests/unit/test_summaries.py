@@ -106,7 +106,7 @@ def test_a_run_without_a_gpu_has_no_gpu_s_share():
 def pairs(percent: int, speedups: dict[float, float], variant: str = "direct") -> list[dict[str, object]]:
     """PAIRS whose intervals reach half a percent to each side but where said."""
     return [
-        {"problem": "conv", "case": "conv1", "size": 10, "process": 0, "number": number, "measured_on": "node",
+        {"problem": "conv", "case": "conv1", "size": 10, "process": 0, "number": number, "measured_on": "node", "device": "gpu",
          "variant": variant, "slower_percent": percent, "kind": "op", "status": "ok", "n": 20,
          "speedup": value, "ci_low": value * (1 - half), "ci_high": value * (1 + half)}
         for number, (value, half) in enumerate(speedups.items())

@@ -208,4 +208,4 @@ def agreed_verdict(by_host: Estimate, by_device: Estimate | None, equivalence_ma
     if by_device is None:
         return told
     second = verdict(by_device, equivalence_margin, beyond=equivalence_margin)
-    return told if second in (told, "ambiguous" if told == "same" else told) else "ambiguous"
+    return told if second == told or (told, second) == ("same", "ambiguous") else "ambiguous"

@@ -135,6 +135,12 @@ def with_margins(values: Any) -> Any:
     return values.base
 
 
+def shift_rows(values: Any, by: float, first: int) -> None:
+    """Move every other row up, from `first`, 0 or 1, on, and the rows between down."""
+    values[first::2] += by
+    values[1 - first :: 2] -= by
+
+
 def unsettle(
     case: Case, name: str, values: Any, seed: Sequence[int], asarray: Callable[[Any], Any] = np.asarray
 ) -> None:
@@ -142,9 +148,7 @@ def unsettle(
     below 0, where the problem says `shift`; in the first input, large values in long sums. `asarray`: of the values' library."""
     array, generator = case.arrays[name], np.random.default_rng(seed)
     if array.shift:
-        up = int(generator.integers(2))
-        values[up::2] += array.shift
-        values[1 - up :: 2] -= array.shift
+        shift_rows(values, array.shift, int(generator.integers(2)))
     long = case.problem.facts.exact and case.sums >= LONG_SUM and array.dtype in ("float32", "float64")
     if not long or name != next(iter(case.inputs)):
         return

@@ -264,17 +264,21 @@ def draw_fresh(
             lines = values.reshape(len(values), -1)[secrets.randbelow(4) :: 4]
             lines -= array.shift
             lines[:, secrets.randbelow(lines.shape[1])] += array.shift
-            first = secrets.randbelow(2)
-            values[first::2] += array.shift
-            values[1 - first :: 2] -= array.shift
+            benches.shift_rows(values, array.shift, secrets.randbelow(2))
+
+
+def _holds_floats(case: Case) -> bool:
+    """Whether all arrays are of float32 or float64."""
+    return {one.dtype for one in case.arrays.values()} <= {"float32", "float64"}
 
 
 def lengthen(variant: Variant, case: Case, values: Any) -> bool:
     """Give small whole numbers of an input, about one in each sum, so many digits that float32 alone holds them; whether
     it was done. It is not where the kernel may round its inputs, or float32 would not hold the sums."""
-    floats = {one.dtype for one in case.arrays.values()} <= {"float32", "float64"}
     header, most = variant.header, math.prod(max(abs(one.least), one.most) for one in list(case.inputs.values())[1:])
-    exact = floats and header.precision in ("fp32", "fp64") and header.method == "direct" and not header.split
+    exact = (
+        _holds_floats(case) and header.precision in ("fp32", "fp64") and header.method == "direct" and not header.split
+    )
     if not exact or most * (16 * 2**LONG_BITS + 4 * case.sums) > 2**24:
         return False
     flat = values.reshape(-1)
@@ -287,22 +291,22 @@ def lengthen(variant: Variant, case: Case, values: Any) -> bool:
 
 def grows(variant: Variant, case: Case) -> bool:
     """Whether results are sums of products, which grow with their inputs and lose no digits, of a type that holds them."""
-    floats = {one.dtype for one in case.arrays.values()} <= {"float32", "float64"}
-    return floats and case.problem.facts.exact and variant.header.precision != "fp16"
+    return _holds_floats(case) and case.problem.facts.exact and variant.header.precision != "fp16"
 
 
 def scale_of(variant: Variant, case: Case, integers: bool) -> float:
     """What the reals of a ragged case are multiplied by, a power of two: beyond what half precision holds, below it, or 1,
     the same for a case each time. It is 1 where results do not grow so, and in a study's own cases, whose errors are
     reported."""
-    if integers or not grows(variant, case) or case.name != str(case):
+    third = sum(case.extents.values()) % 3
+    if integers or not third or not grows(variant, case) or case.name != str(case):
         return 1.0
     smallest = min((one.at(1) for one in case.problem.ragged), key=lambda one: one.flops)
     inputs = {name: np.full(smallest.shape(name), WIDE) for name in smallest.inputs}
     units = reference.magnitudes(smallest, inputs, np)
     # Where many inputs are multiplied, float32 does not hold what comes of so large ones.
     scale = WIDE if max(each.max() for each in units.values()) < WIDE**2.5 else 2.0**20
-    return (1.0, scale, 1 / scale)[sum(case.extents.values()) % 3]
+    return scale if third == 1 else 1 / scale
 
 
 def fill_plain(variant: Variant, case: Case, inputs: Mapping[str, Any], value: float) -> bool:
@@ -503,10 +507,11 @@ def check_case(
             called = operation, buffers
             margins = None
             plain = PLAIN if more and isinstance(bench, benches.CpuBench) else ()
-            for number, test in enumerate([*tests, *(tests[0 if value in (0, 1) else -1] for value in plain)]):
+            calls: list[tuple[str, float | None]] = [(test, None) for test in tests]
+            calls += [(tests[0 if value in (0, 1) else -1], value) for value in plain]
+            for number, (test, value) in enumerate(calls):
                 integers = test == "integers"
-                last = number == len(tests) - 1
-                value = plain[number - len(tests)] if number >= len(tests) else None
+                last, is_more = number == len(tests) - 1, number >= len(tests)
                 draw_fresh(bench, case, buffers.input_values, integers, shifted=last and not integers)
                 if value is not None and not fill_plain(variant, case, buffers.input_values, value):
                     continue
@@ -522,7 +527,7 @@ def check_case(
                 results = guarded_call(bench, variant, operation, buffers, not number, margins)
                 differences = bench.compare(case, buffers.input_values, results)
                 columns = comparison_columns(variant, case, differences, integers, long)
-                if number >= len(tests):
+                if is_more:
                     if columns["ok"]:
                         continue
                     diagnose = False  # other calls would be right

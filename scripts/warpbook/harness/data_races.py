@@ -23,8 +23,9 @@ def find(variant: Variant, cases: Sequence[Case], sandboxed: bool, folder: Path,
     small = [case for case in supported if case.flops <= FLOPS] or supported[:1]
     place = {"case": cases[0].name if cases else "", "size": cases[0].size if cases else 1, "test": TEST}
     if variant.read_error or not small:
-        none = f"data races were not looked for: {variant.name} is not written for any of the cases"
-        reason = variant.read_error or none
+        reason = (
+            variant.read_error or f"data races were not looked for: {variant.name} is not written for any of the cases"
+        )
         return {**place, **checking.NOT_COMPARED, "ok": False, "status": "unsupported", "reason": reason}
     row: Row = {}
     try:

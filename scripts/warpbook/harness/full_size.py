@@ -246,7 +246,7 @@ def _compare(variant: Variant, sparse: Sparse, inputs: dict[str, np.ndarray], wr
         columns = {**columns, **checking.comparison_columns(variant, case, {name: difference}, integers=False)}
         if not columns["ok"]:
             columns["reason"] += (
-                f"; at {sparse.place}, of which {len(images)} from {images[0]} to {images[-1]} were looked at"
+                f"; at {sparse.place}, {len(images)} of them compared, from number {images[0]} to {images[-1]}"
             )
             break
     return columns

@@ -163,8 +163,8 @@ class TimedVariant:
         return seed, self._weights if self.variant.header.peer else seed
 
     def _refill(self, ring: _Ring, numbers: Iterable[int]) -> list[tuple[int, int]]:
-        """Fill the inputs of some sets with values that nobody has seen before; what each is made from. The process stands
-        still until it is asked again: on a GPU too it sees them in its calls' time alone."""
+        """Fill the inputs of some sets with new values; the seeds of each. The process stands still until it is
+        asked again: on a GPU too it sees them in its calls' time alone."""
         if self._bench.on_device:  # on a CPU it does since its last answer
             self.process.pause()
         found = []

@@ -184,7 +184,7 @@ class PairVerdicts:
 
 def _compared(row: Any) -> tuple[Any, ...]:
     """What tells one comparison of PAIRS from the others."""
-    return row.problem, row.case, row.variant, row.size, row.slower_percent, row.process, row.number, row.measured_on
+    return tuple(getattr(row, column) for column in tables.PAIRS.key if column != "kind")
 
 
 def _slowed(row: Any, factor: float) -> Estimate:

@@ -20,6 +20,11 @@ NEWER = ("sm_90", "sm_100")
 """Of architectures, those from which on a source may choose other code."""
 
 
+def number(arch: str) -> int:
+    """The number of an architecture, 90 of sm_90a; 0 of none."""
+    return int(re.sub(r"\D", "", arch) or 0)
+
+
 def settle(source: str, arch: str) -> str:
     """A source whose conditionals no longer ask for `__CUDA_ARCH__`, each line in its place."""
     feature = f"__CUDA_ARCH_FEAT_{arch.upper().replace('_', '').removesuffix('A')}_ALL"
@@ -27,7 +32,7 @@ def settle(source: str, arch: str) -> str:
         return source
     if arch.endswith("a"):
         source = _replace_conditions(source, feature, "1")
-    return _replace_conditions(source, "__CUDA_ARCH__", f"{int(re.sub(r'[^0-9]', '', arch)) * 10}")
+    return _replace_conditions(source, "__CUDA_ARCH__", str(10 * number(arch)))
 
 
 def others(source: str, arch: str) -> list[str]:
@@ -37,7 +42,7 @@ def others(source: str, arch: str) -> list[str]:
         return []
     seen, found = [settle(source, arch)], []
     for newer in NEWER:
-        if int(re.sub(r"\D", "", newer)) > int(re.sub(r"\D", "", arch)) and (made := settle(source, newer)) not in seen:
+        if number(newer) > number(arch) and (made := settle(source, newer)) not in seen:
             seen.append(made)
             found.append(newer)
     return found
@@ -107,10 +112,7 @@ def _sees_device(root: "Node", source: str, group: str, start: int) -> bool:
 
 def _function_at(root: "Node", source: str, place: int) -> "Node | None":
     at = len(source[:place].encode())
-    node = root.descendant_for_byte_range(at, at + 1)
-    while node is not None and node.type != "function_definition":
-        node = node.parent
-    return node
+    return cuda_ast.enclosing(root.descendant_for_byte_range(at, at + 1), "function_definition")
 
 
 def is_of_device(node: "Node") -> bool:

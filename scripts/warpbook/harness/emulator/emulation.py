@@ -113,10 +113,13 @@ def cuda_of_python(variant: Variant, folder: Path) -> Variant:
     return extracted
 
 
+LEAST_ARCH = "sm_80"
+
+
 def emulated_arch(variant: Variant) -> str:
     """The architecture whose code of a variant is emulated."""
     arch = variant.header.least_arch
-    return "sm_80" if int(re.sub(r"\D", "", arch) or 0) < 80 else arch
+    return arch if architecture.number(arch) >= architecture.number(LEAST_ARCH) else LEAST_ARCH
 
 
 def for_other_architectures(variant: Variant) -> dict[str, Variant]:

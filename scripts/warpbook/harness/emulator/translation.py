@@ -108,7 +108,15 @@ def _to_host(source: str, name: str, own: dict[str, str]) -> str:
 def _refuse_sensing(source: str) -> None:
     """Raise unsupported_construct where a source asks for what tells the emulator from a GPU."""
     plain = sources.without_comments(source)
-    asked = [(one[0], one.start()) for one in _SENSING.finditer(plain)]
+    for name, place in _sensing(plain):
+        raise unsupported_construct(
+            f"the code asks for {name}, which tells the emulator from a GPU", plain.count("\n", 0, place) + 1
+        )
+
+
+def _sensing(plain: str) -> Iterator[tuple[str, int]]:
+    """The names by which code tells the emulator from a GPU, and where they stand."""
+    yield from ((one[0], one.start()) for one in _SENSING.finditer(plain))
     defined: dict[str, set[str]] = {}
     for macro, text in _DEFINITION.findall(plain):
         defined.setdefault(macro, set()).update(re.findall(r"\w+", text))
@@ -117,15 +125,9 @@ def _refuse_sensing(source: str) -> None:
         while waiting:
             words |= waiting
             waiting = set[str]().union(*(defined.get(word, ()) for word in waiting)) - words
-        asked += [
-            (word, directive.start())
-            for word in sorted(words)
-            if word in _macros_alone() or _OF_OPTIONS.fullmatch(word)
-        ]
-    for name, place in asked:
-        raise unsupported_construct(
-            f"the code asks for {name}, which tells the emulator from a GPU", plain.count("\n", 0, place) + 1
-        )
+        for word in sorted(words):
+            if word in _macros_alone() or _OF_OPTIONS.fullmatch(word):
+                yield word, directive.start()
 
 
 @functools.cache

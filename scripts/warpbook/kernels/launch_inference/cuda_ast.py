@@ -49,6 +49,13 @@ def join_brackets(text: str) -> str:
     return joined if joined == text else _CLOSING.sub(lambda found: ">>>".ljust(len(found[0])), joined)
 
 
+def enclosing(node: "Node | None", kind: str) -> "Node | None":
+    """The nearest node of a kind that a node is or stands in; None where there is none."""
+    while node is not None and node.type != kind:
+        node = node.parent
+    return node
+
+
 def walk(node: "Node") -> Iterator["Node"]:
     """A node and all below it, in the order of the text."""
     ahead = [node]

@@ -29,6 +29,7 @@ from warpbook.kernels.launch_inference.launch_sites import (
     kernel_definitions,
     sets_value_of_each_block,
     template_parameters,
+    unqualified,
 )
 from warpbook.kernels.launch_inference.single_launch import LaunchInference
 from warpbook.problems import problem
@@ -55,9 +56,9 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
     named = list(dict.fromkeys(launch.kernel for launch in found))
     several = [wanted] if isinstance(wanted, str) and wanted else list(wanted)
     for each in several:
-        if not any(_plain(each) == launch.plain for launch in found):
+        if not any(unqualified(each) == launch.plain for launch in found):
             raise UnreadableLaunch(f"{each} is launched nowhere; launched are {', '.join(named)}")
-    chosen = [launch for launch in found if not several or launch.plain in map(_plain, several)]
+    chosen = [launch for launch in found if not several or launch.plain in map(unqualified, several)]
     for launch in chosen:
         if launch.plain not in kernels:
             raise UnreadableLaunch(
@@ -79,7 +80,7 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
             group[:] = [one.with_sibling_extents(beside) for one in group]
     if len(several) > 1:
         together = [
-            group for group in groups.values() if {one.plain for one in group} >= {_plain(one) for one in several}
+            group for group in groups.values() if {one.plain for one in group} >= {unqualified(one) for one in several}
         ]
         if not together:
             raise UnreadableLaunch(f"no function launches {' and '.join(several)}")
@@ -119,10 +120,6 @@ def _readable(launches: Sequence[LaunchInference]) -> list[InferredLaunch]:
     return read
 
 
-def _plain(kernel: str) -> str:
-    return kernel.partition("<")[0].rpartition("::")[2]
-
-
 def _which(groups: "list[list[LaunchInference]]") -> str:
     """The question which kernel, or which in a row, computes the result: each answer is a line of YAML."""
     lines = ", ".join(f"{one.kernel} in line {one.line}" for group in groups for one in group)
@@ -148,7 +145,7 @@ def missing_launch(stem: str, code: str, of: Problem, kernel: str = "") -> str:
     kernels = kernel_definitions(cuda_ast.parse(code))
     if not kernels and not launch_sites.defines_kernels_by_macro(code):
         return f"it defines no kernel, no function that is `__global__`{_absent_headers(code)}"
-    plain = _plain(kernel) or next(iter(kernels), "")
+    plain = unqualified(kernel) or next(iter(kernels), "")
     if plain not in kernels or (len(kernels) > 1 and not kernel):
         return (
             "the header has no `launch`, nor `threads` and `grid`, and no launcher is beside it "
@@ -178,7 +175,7 @@ def _draft(kernel: str, definition: "Node", names: HostNames) -> dict[str, Any]:
     given = [name for name in arguments if name in names.base]
     limits: dict[str, Any] = {}
     if len(names.base) > 1 and len(given) == 1 and names.has_matrices:
-        # One number is the length of a row, of which there is one; or the side of square matrices.
+        # One number: the length of the one row, or the side of square matrices.
         whole = len(names.base) == 2
         arguments = [names.base[-1] if whole and argument in names.base else argument for argument in arguments]
         limits = {names.base[0]: {"is": 1}} if whole else {"equal": names.base}
@@ -219,7 +216,7 @@ def read_file(
     except UnreadableLaunch as unread:
         kernels = kernel_definitions(cuda_ast.parse(code))
         asked = wanted if isinstance(wanted, str) else ""
-        one = _plain(asked) if asked else next(iter(kernels), "")
+        one = unqualified(asked) if asked else next(iter(kernels), "")
         facts = unread.facts
         if not facts and one in kernels and (asked or len(kernels) == 1):
             facts = _draft(asked or one, kernels[one], names)

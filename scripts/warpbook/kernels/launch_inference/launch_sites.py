@@ -33,7 +33,7 @@ class LaunchSite:
     @property
     def plain(self) -> str:
         """The kernel's name without what a template is given."""
-        return _plain(self.kernel)
+        return unqualified(self.kernel)
 
 
 def kernel_definitions(root: "Node") -> "dict[str, Node]":
@@ -81,9 +81,9 @@ class Parameter(NamedTuple):
 @cache
 def kernel_parameters(code: str, kernel: str) -> tuple[Parameter, ...]:
     """The parameters of a kernel of CUDA C++, by its name in the source; none where no such kernel is to be read."""
-    if _plain(kernel) not in code:
+    if unqualified(kernel) not in code:
         return ()
-    found = kernel_definitions(cuda_ast.parse(code)).get(_plain(kernel))
+    found = kernel_definitions(cuda_ast.parse(code)).get(unqualified(kernel))
     if found is None:
         return ()
     given = [text.strip() for text in kernel.partition("<")[2].removesuffix(">").split(",")]
@@ -129,7 +129,7 @@ def without_alias(kind: str, code: str) -> str:
 def tests_pointer(code: str, kernel: str, place: int) -> bool:
     """Whether a kernel asks if the pointer that it gets at a place is there before it reads it; so of one that cannot be
     read, since whoever wrote of it knows."""
-    found = kernel_definitions(cuda_ast.parse(code)).get(_plain(kernel))
+    found = kernel_definitions(cuda_ast.parse(code)).get(unqualified(kernel))
     names = [name for name, _ in function_parameters(found)] if found else []
     if not found or place >= len(names):
         return True
@@ -138,7 +138,7 @@ def tests_pointer(code: str, kernel: str, place: int) -> bool:
     return bool(re.search(rf"{alone}|\b{name}\s*(?:[!=]=|\?)", body))
 
 
-def _plain(kernel: str) -> str:
+def unqualified(kernel: str) -> str:
     """A kernel's name without namespaces and what a template is given."""
     return kernel.partition("<")[0].rpartition("::")[2]
 
@@ -246,21 +246,14 @@ def _pointed_kernels(
         for call in cuda_ast.walk(root):
             called = cuda_ast.node_text(cuda_ast.field(call, "function")) if call.type == "call_expression" else ""
             listed = cuda_ast.field(call, "arguments")
-            around = _function_around(call)
-            if _plain(called) == own and listed and around and len(listed.named_children) > names.index(name):
+            around = cuda_ast.enclosing(call, "function_definition")
+            if unqualified(called) == own and listed and around and len(listed.named_children) > names.index(name):
                 given.append((cuda_ast.node_text(listed.named_children[names.index(name)]), around))
     found: list[str] = []
     for text, around in given:
         kernel = "".join(text.split()).lstrip("&").replace(",", ", ")
-        found += [kernel] if _plain(kernel) in defined else _pointed_kernels(kernel, around, root, defined, seen)
+        found += [kernel] if unqualified(kernel) in defined else _pointed_kernels(kernel, around, root, defined, seen)
     return list(dict.fromkeys(found))
-
-
-def _function_around(node: "Node") -> "Node | None":
-    around: Node | None = node
-    while around is not None and around.type != "function_definition":
-        around = around.parent
-    return around
 
 
 def _written_launches(root: "Node") -> Iterator[LaunchSite]:
@@ -268,7 +261,7 @@ def _written_launches(root: "Node") -> Iterator[LaunchSite]:
         config = cuda_ast.child(node, "kernel_call_syntax") if node.type == "call_expression" else None
         if config is None:
             continue
-        function = _function_around(node)
+        function = cuda_ast.enclosing(node, "function_definition")
         listed = cuda_ast.field(node, "arguments")
         if function is not None and listed is not None:
             arguments = [each for each in listed.named_children if each.type != "comment"]

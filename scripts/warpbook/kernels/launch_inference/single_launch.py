@@ -824,7 +824,7 @@ class LaunchInference:
                 bounds[extent] = {"is": value}
                 self._scope.notes[name] = f"{name}, {value}, for the one {extent} that it is for"
         single = {"N", "C", "M"} & set(unnamed) if {"C", "M"} <= set(unnamed) and not words & {"C", "M"} else set()
-        single |= {self.names.batch} & set(unnamed)  # it is told of one image
+        single |= {self.names.batch} & set(unnamed)  # its kernel computes one image
         return {name: {"is": 1} for name in sorted(single)} | bounds
 
     def _whole_number(self, name: str) -> int | None:

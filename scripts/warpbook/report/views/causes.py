@@ -88,14 +88,21 @@ def samples_sentence(ev: Evidence) -> str:
             least = statistics.SMALLEST_RANKED
         against = "" if speedup.paired else f" beside {baseline.stem}"
         asked.append((least, f"{variant.stem}{against}", speedup.ratio.n))
-    words = [
-        f"{what} ({have} now, {f'about {units.count(round(n, 2 - len(str(n))))}' if n <= statistics.SAMPLES_MOST else f'more than {units.count(statistics.SAMPLES_MOST)}'} to decide)"
-        for n, what, have in sorted(asked)
-    ]
+    words = [f"{what} ({have} now, {_count_to_decide(n)} to decide)" for n, what, have in sorted(asked)]
     if not words:
         return ""
     more = f", and of {len(words) - SHOWN} others" if len(words) > SHOWN else ""
     return f"Take more samples of {units.join_all(words[:SHOWN])}{more}"
+
+
+def _count_to_decide(samples: int) -> str:
+    """About how many samples decide, in words."""
+    most = statistics.SAMPLES_MOST
+    return (
+        f"more than {units.count(most)}"
+        if samples > most
+        else f"about {units.count(round(samples, 2 - len(str(samples))))}"
+    )
 
 
 def _calls(ev: Evidence, variant: Variant) -> Calls:

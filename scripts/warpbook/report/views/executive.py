@@ -126,14 +126,13 @@ def _program_sentence(ev: Evidence, best: Variant) -> str:
     ]
     parts = units.join_all([units.percent(share, 1 if share >= 0.001 else 2) for share in shares])
     part = f"are {'hardly a' if max(shares) < NOTABLE else 'a visible'} part of it ({parts})"
-    whole = _whole_network_sentence(ev)
+    whole = _whole_network_sentence(ev, best)
     return f"The whole program takes {units.join_all(each)}; the convolutions {part}{whole and f'. {whole}'}"
 
 
-def _whole_network_sentence(ev: Evidence) -> str:
+def _whole_network_sentence(ev: Evidence, best: Variant) -> str:
     """What the whole network takes as one call, and with PyTorch; empty where neither is known."""
-    best, calls = ev.ranking.best, list[str]()
-    convolutions = ev.times.total(best.name, ev.largest) if best else None
+    convolutions, calls = ev.times.total(best.name, ev.largest), list[str]()
     for peers in (False, True):
         one = ev.networks.fastest(ev.largest, peers)
         time = ev.networks.time(one.name, ev.largest) if one else None

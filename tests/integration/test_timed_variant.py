@@ -218,7 +218,7 @@ WAKING = """
 import ctypes, signal
 signal.signal(signal.SIGCONT, lambda *_: None)
 timer, event = ctypes.c_void_p(), (ctypes.c_long * 8)(0, signal.SIGCONT)
-every = (ctypes.c_long * 4)(0, 30_000_000, 0, 30_000_000)
+every = (ctypes.c_long * 4)(0, 300_000_000, 0, 300_000_000)
 ctypes.CDLL(None).timer_create(1, event, ctypes.byref(timer))
 ctypes.CDLL(None).timer_settime(timer, 0, every, None)
 """
@@ -236,7 +236,7 @@ def test_one_that_wakes_itself_while_it_is_to_stand_still_is_refused(cpu_variant
         try:
             take = one.arrange(LAYER.at(3))["hot", "op"]
             for _ in range(5):
-                time.sleep(0.1)
+                time.sleep(0.35)
                 take()
         except VariantFailure as failure:
             return str(failure)

@@ -57,10 +57,12 @@ AUDIT_SLACK_MS = 0.001
 """A clock's and a message's resolution."""
 
 LONG_CALL_MS, MESSAGE_MS = 2, 0.3
-"""A longer call on a CPU is audited in its samples alone. A request and an answer take so long at most."""
+"""A longer call on a CPU is audited in its samples alone. A request and an answer take so long at most: half of that is
+usual."""
 
-WAKING = 3
-"""A call that wakes the threads, and the timed one behind it in the same request, take so many times as long as that at most."""
+WAKING, WOKEN_MESSAGE_MS = 3, 1
+"""A call that wakes the threads, and the timed one behind it in the same request, take so many times as long as that at most.
+Such calls are short and audited in batches too: what their samples show is to be beyond any delay of a message."""
 
 OWN_WAY_SHARE = 0.5
 """The kernels' own time is audited where ordering the calls takes less than so much of the time of all."""
@@ -197,7 +199,10 @@ class TimedVariant:
             if type(taken_ms) is not float or not 0 < taken_ms <= self._asked_ms:
                 raise self.process.invalid_answer()
             total_ms += taken_ms
-            seen_ms += (self._asked_ms - MESSAGE_MS) / (WAKING if "wake" in request else 1)
+            if "wake" in request:
+                seen_ms += (self._asked_ms - WOKEN_MESSAGE_MS) / WAKING
+            else:
+                seen_ms += self._asked_ms - MESSAGE_MS
             self._last = ring, seeds
             if number == kept:
                 self._keep_by_chance(ring, seeds)

@@ -20,6 +20,9 @@ from warpbook.report import pdf as layout
 from warpbook.runs import catalog
 from warpbook.workflow import plan
 
+IN_OTHER_PROCESS: list[rendering.Documents] = []
+"""Whose supplement another process makes: it is forked with them, for they are too large to send."""
+
 
 def render(
     study: str,
@@ -52,8 +55,12 @@ def render(
 
         def write() -> None:
             documents = rendering.Documents(ev, ended, commit, dirty)
+            IN_OTHER_PROCESS.append(documents)
             with process_pool(1) as pool:
-                supplement = pool.submit(layout.write_pdf, documents.supplement, temporary_supplement)
+                part = pool.submit(_supplement_part)
+                supplement = pool.submit(_write_supplement, temporary_supplement)
+                _ = documents.report_but_last_page  # made while the other process makes the supplement
+                documents.supplement_part = part.result()
                 temporary_html.write_text(rendering.embed_assets(documents.whole))
                 layout.write_pdf(documents.report, temporary_pdf, ev.cited_runs)
                 supplement.result()
@@ -68,6 +75,14 @@ def render(
         with atomic_write(said) as temporary:
             temporary.write_text(f"{words}\n")
     print(words)
+
+
+def _supplement_part() -> rendering.DocumentPart:
+    return IN_OTHER_PROCESS[-1].supplement_part
+
+
+def _write_supplement(pdf: Path) -> None:
+    layout.write_pdf(IN_OTHER_PROCESS[-1].supplement, pdf)
 
 
 def main() -> None:

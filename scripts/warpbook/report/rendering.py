@@ -121,13 +121,18 @@ class Documents:
         self._ev, self._cover = ev, cover.cover_view(ev, made, commit, dirty)
 
     @cached_property
-    def _supplement_part(self) -> DocumentPart:
+    def supplement_part(self) -> DocumentPart:
+        """The supplement, which `report` and `whole` need. Another process may make it meanwhile: it can be set."""
         return _part(self._ev, "sections/supplement.html.j2")
 
     @cached_property
+    def report_but_last_page(self) -> DocumentPart:
+        """The report without the page that says where each deliverable is, which needs no supplement."""
+        return _part(self._ev, "report.html.j2", "sections/summary.html.j2")
+
+    @cached_property
     def _report_part(self) -> DocumentPart:
-        report = _part(self._ev, "report.html.j2", "sections/summary.html.j2")
-        return _add_last_page(self._ev, report, self._supplement_part)
+        return _add_last_page(self._ev, self.report_but_last_page, self.supplement_part)
 
     def _document(self, *parts: DocumentPart, others: list[dict[str, Any]], full_cover: bool) -> str:
         return templates().get_template("document.html.j2").render(
@@ -138,17 +143,17 @@ class Documents:
     @cached_property
     def supplement(self) -> str:
         """What it has no place for is the report's, which need not be made for it."""
-        alone = self._document(self._supplement_part, others=[], full_cover=False)
+        alone = self._document(self.supplement_part, others=[], full_cover=False)
         return rewrite_links(f"{self._ev.name}.pdf", alone, link_targets(alone))
 
     @cached_property
     def report(self) -> str:
-        alone = self._document(self._report_part, others=self._supplement_part.chapters, full_cover=True)
-        return rewrite_links(f"{self._ev.name}-supplement.pdf", alone, element_ids(self._supplement_part.body))
+        alone = self._document(self._report_part, others=self.supplement_part.chapters, full_cover=True)
+        return rewrite_links(f"{self._ev.name}-supplement.pdf", alone, element_ids(self.supplement_part.body))
 
     @cached_property
     def whole(self) -> str:
-        document = self._document(self._report_part, self._supplement_part, others=[], full_cover=True)
+        document = self._document(self._report_part, self.supplement_part, others=[], full_cover=True)
         if lost := link_targets(document) - element_ids(document):
             raise UserError(f"links of the report lead nowhere: {', '.join(sorted(lost))}")
         return document

@@ -369,8 +369,6 @@ def first_problem(error: Exception) -> str:
             f"header line {error.problem_mark.line + 1}: {error.problem} "
             "(text that holds `: ` or begins with a special character goes between quotes)"
         )
-    if isinstance(error, RecursionError):
-        return "the header nests too deep"
     return str(error).splitlines()[0] if isinstance(error, yaml.YAMLError) else str(error)
 
 

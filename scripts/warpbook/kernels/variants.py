@@ -401,7 +401,7 @@ def read(name: str, folder: Path | None = None) -> Variant:
             problem = "`every_case` is of a launcher in Python; name a kernel that takes all extents in `general`"
         if not _NAME.fullmatch(name):
             problem = _NAMING
-    except (ValueError, yaml.YAMLError, RecursionError) as error:  # pydantic's errors are ValueErrors
+    except (ValueError, yaml.YAMLError) as error:  # pydantic's errors are ValueErrors
         if (key := headers.faulty_key(error)) and key not in keys:
             said_by = compiled or python or said_by
         header = Header.model_validate(usual | {"title": name}, context=context)

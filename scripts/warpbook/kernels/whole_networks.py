@@ -150,7 +150,7 @@ def read(name: str) -> Implementation:
         problem = problem or _inline_includes(kernels).problem
     try:
         header = Header.model_validate(headers.parse_facts(described.header) if described.header.strip() else {})
-    except (ValueError, yaml.YAMLError, RecursionError) as error:  # pydantic's errors are ValueErrors
+    except (ValueError, yaml.YAMLError) as error:  # pydantic's errors are ValueErrors
         header, problem = Header.model_validate({"title": name}), problem or headers.first_problem(error)
     return Implementation(name, launcher, header, problem)
 

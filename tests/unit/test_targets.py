@@ -8,8 +8,9 @@ from warpbook.common.files import PROJECT
 from warpbook.config import settings
 from warpbook.kernels import variants
 from warpbook.machine.cuda_devices import Device
+from warpbook.runs.catalog import Run
 from warpbook.workflow.optional_measurements import OPTIONAL_PARTS
-from warpbook.workflow.plan import Plan
+from warpbook.workflow.plan import GpuSource, Plan
 from warpbook.workflow.targets import Targets
 
 KNOWN = variants.discover()
@@ -52,6 +53,24 @@ def test_without_a_gpu_the_kernels_that_the_study_compares_are_checked_by_emulat
     assert "results/parts/correctness/emulator/fa17/direct.csv" in checks
     assert "results/parts/correctness/emulator/fa17/fft.csv" not in checks
     assert not any("/gpu/" in path for path in checks)
+
+
+def test_a_kernel_that_the_cited_run_found_right_on_a_gpu_is_emulated_by_check_alone(tmp_path, monkeypatch):
+    made = targets(NO_GPU, study="fa18")
+    direct, changed, wrong = (
+        f"results/parts/correctness/emulator/fa18/{name}.csv" for name in ("direct", "fft", "coarsened")
+    )
+    tests = [("direct", "true", "ok"), ("direct", "false", "unsupported"), ("fft", "true", "ok"),
+             ("coarsened", "true", "ok"), ("coarsened", "false", "wrong_result")]  # fmt: skip
+    rows = [f"fa18/conv1,{name},gpu,{ok},{status}\n" for name, ok, status in tests]
+    (tmp_path / "correctness.csv").write_text("case,variant,device,ok,status\n" + "".join(rows))
+    sources = {name: {"source_sha256": KNOWN[name].source_sha256} for name in ("direct", "coarsened")}
+    record = {"variants": sources | {"fft": {"source_sha256": "of another source"}}}
+    for shapes in (made.plan.config.case_set("fa18").shapes_sha256, "of other shapes"):
+        run = Run(tmp_path, record | {"networks": {"fa18": {"shapes_sha256": shapes}}})
+        monkeypatch.setattr(Plan, "gpu_sources", {"fa18": GpuSource(None, run, "")})
+        assert {direct, changed, wrong} <= {*made.checks}
+        assert {changed, wrong} <= {*made.parts} and (direct in made.parts) == (shapes == "of other shapes")
 
 
 def test_the_cpu_left_out_leaves_the_gpu_s_parts():

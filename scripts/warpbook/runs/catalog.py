@@ -1,6 +1,7 @@
 """Runs: everything measured on one machine at one time, as a folder (results/run) or packed
 (reports/runs/<run_id>.zip)."""
 
+import csv
 import hashlib
 import io
 from contextlib import suppress
@@ -72,6 +73,16 @@ class Run:
             return tables.with_places(table.read_checked(content))
         origin = str(self.path / table.name) if self.path.is_dir() else f"{self.path}:{table.name}"
         return tables.with_places(table.read(io.BytesIO(content), origin))
+
+    def right_on_gpu(self, cases: str) -> dict[str, str]:
+        """The source_sha256 of each variant whose results on a GPU were right on a network, or on a study's cases."""
+        text = archive_reader.read(self.path, tables.CORRECTNESS.name).decode()
+        rows = csv.DictReader(io.StringIO(text))  # without pandas, which takes long to import
+        tests = [row for row in rows if row["device"] == "gpu" and row["case"].partition("/")[0] == cases]
+        right = {row["variant"] for row in tests if row["ok"] == "true"}
+        wrong = {row["variant"] for row in tests if row["ok"] != "true" and row["status"] != "unsupported"}
+        recorded = self.record["variants"]
+        return {name: recorded[name]["source_sha256"] for name in right - wrong if name in recorded}
 
     @cached_property
     def problem(self) -> str:

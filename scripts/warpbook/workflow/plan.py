@@ -290,6 +290,20 @@ class Plan:
             raise UserError(f"gpu: the archived run {gpu} holds {held}, not {cases}")
         return GpuSource(None, run, "the archived run that the configuration names")
 
+    def checked_in_archive(self, cases: str) -> set[str]:
+        """Variants that stand here as they were when the archived runs that the chosen studies of these cases cite
+        found their results right on a GPU."""
+        shapes, known = self.config.case_set(cases).shapes_sha256, {*self.variants}
+        for study, source in self.gpu_sources.items():
+            if self.config.case_set_name(study) != cases:
+                continue
+            run = source.archived
+            if run is None or run.record["networks"][cases]["shapes_sha256"] != shapes:
+                return set()
+            right = run.right_on_gpu(cases)
+            known = {name for name in known if self.variants[name].source_sha256 == right.get(name)}
+        return known
+
     @property
     def stream(self) -> Stream:
         """What `stream` infers, on the first chosen study's network; with its problem where there is one."""

@@ -92,11 +92,9 @@ class Selection(EvidencePart):
 
     def stale_reason(self, run: Run, device: str, recorded_sha256: str, source_sha256: str) -> str:
         """Why what a run recorded of a source is not what would be measured here; empty when it is."""
-        record, policy, network = run.record, run.record["measuring"], self._ev.network
-        if recorded_sha256 != source_sha256:
-            return "its sources changed after it was measured"
-        if record["networks"][network.name]["shapes_sha256"] != network.shapes_sha256:
-            return "the network's shapes changed after it was measured"
+        record, policy = run.record, run.record["measuring"]
+        if reason := self._another_source(run, recorded_sha256, source_sha256):
+            return reason
         was = settings.policy_of_samples(policy, device)
         for key, now in settings.policy_of_samples(self._ev.config.measuring.model_dump(), device).items():
             if was[key] != now:
@@ -104,6 +102,24 @@ class Selection(EvidencePart):
         if not timing.OLDEST_SHOWN <= record["protocol"] <= timing.PROTOCOL:
             return f"it was measured under timing protocol {record['protocol']}, this is {timing.PROTOCOL}"
         return ""
+
+    def _another_source(self, run: Run, recorded_sha256: str, source_sha256: str) -> str:
+        if recorded_sha256 != source_sha256:
+            return "its sources changed after it was measured"
+        network = self._ev.network
+        if run.record["networks"][network.name]["shapes_sha256"] != network.shapes_sha256:
+            return "the network's shapes changed after it was measured"
+        return ""
+
+    def _tested(self, device: str, run: Run) -> list[str]:
+        """Names of the study's variants that stand here as a run tested them: how times are taken is no matter of that."""
+        recorded = run.record["variants"] if self._ev.network.name in run.record["networks"] else {}
+        return [
+            one.name
+            for one in self._ev.compared_variants(device)
+            if one.name in recorded
+            and not self._another_source(run, recorded[one.name]["source_sha256"], one.source_sha256)
+        ]
 
     def stale_network_reason(self, one: Implementation, run: Run) -> str:
         """The same of figures of an implementation of the study's whole network."""
@@ -144,7 +160,8 @@ class Selection(EvidencePart):
                 continue  # only GPU programs are profiled
             if device == "gpu" and table in (tables.SAMPLES, tables.OP_TIMES):
                 frame = self._refuse_impossible(frame)
-            frames.append(frame[frame.variant.isin(self.usable(device, run))].assign(run_id=run.run_id))
+            ours = self._tested(device, run) if table is tables.CORRECTNESS else self.usable(device, run)
+            frames.append(frame[frame.variant.isin(ours)].assign(run_id=run.run_id))
         empty = tables.with_places(table.empty()).assign(run_id="")
         return pd.concat(frames, ignore_index=True) if frames else empty
 

@@ -1,5 +1,6 @@
 """A variant timed in a process of its own, by a judge that believes it nothing."""
 
+import itertools
 import re
 import time
 from dataclasses import replace
@@ -135,24 +136,30 @@ def test_a_process_that_claims_less_than_its_calls_take_is_refused(images, work_
     assert claimed < seen / 10
 
 
-@pytest.mark.parametrize("busy", [True, False])
-def test_an_answer_that_comes_late_is_no_false_claim_where_others_kept_the_machine_busy(busy, cpu_variant, monkeypatch):
-    ask = VariantProcess.ask
+@pytest.mark.parametrize(
+    ("others", "prompt", "refused"), [(0.7, False, False), (0.3, True, False), (0.3, False, True), (0.0, True, True)]
+)
+def test_an_answer_that_comes_late_is_no_false_claim_where_others_kept_the_machine_busy(
+    others, prompt, refused, cpu_variant, monkeypatch
+):
+    """Each on a busy machine; where others keep some processors busy, not all: one in four is `prompt`."""
+    ask, asked = VariantProcess.ask, itertools.count()
 
     def answer_late(process, *handle, **request):
         answer = ask(process, *handle, **request)
-        time.sleep(0.02 if request["do"] == "take" else 0)
+        if request["do"] == "take" and (next(asked) % 4 or not prompt):
+            time.sleep(0.02)
         return answer
 
     monkeypatch.setattr(VariantProcess, "ask", answer_late)
-    meter = SimpleNamespace(reason=lambda _: "busy machine" if busy else "")
-    monkeypatch.setattr(timed_variant, "LoadMeter", lambda _: meter)
+    meter = SimpleNamespace(share_of_others=lambda _: others)
+    monkeypatch.setattr(timed_variant, "LoadMeter", lambda: meter)
     slow = cpu_variant(f"time.sleep(0.004)\n{RIGHT}", before="import time")
-    if busy:
+    if not refused:
         assert measured(slow)
-    else:
-        with pytest.raises(VariantFailure, match=r"claims \d.* ms a call .op.; by the judge's clock it answers after"):
-            measured(slow)
+        return
+    with pytest.raises(VariantFailure, match=r"claims \d.* ms a call .op.; by the judge's clock it answers after"):
+        measured(slow)
 
 
 CLAIM_FOR_SOME = """

@@ -42,9 +42,15 @@ AUDITS, AUDIT_S, LAST_AUDITS = 10, 0.5, 2
 """So many trials are made before a refusal, more until so much time is spent, and the last beside a look at the load: what
 other programs take of the machine makes some of them longer, and none shorter."""
 
-CLAIMED_SHARE, BUSY_SHARE, QUIET = 0.8, 0.05, 0.15
-"""A call may claim so much of what the judge sees, and AUDIT_SLACK_MS less, and not less than that; so much where other
-programs keep more than `QUIET` processors busy, for whom the judge or a thread of the call has to wait."""
+CLAIMED_SHARE, BUSY_SHARE = 0.8, 0.05
+"""A call may claim so much of what the judge sees, and AUDIT_SLACK_MS less, and not less than that; so much on a machine
+that others keep BUSY, where the judge or a thread of the call has to wait for them each time."""
+
+QUIET, BUSY = 0.05, 0.6
+"""Others keep so much of the processors busy at most on a quiet machine, and so much at least on a busy one. In between
+the judge waits for them at times: it holds a claim against what it saw of PROMPT of the calls."""
+
+PROMPT = 0.1
 
 COPIES = 2
 """What a call returns is handed over on the judge's clock: it may take so many times as long as the judge's own copy. So
@@ -96,7 +102,7 @@ class TimedVariant:
         self._calls = 0
         self._last_ms = float("inf")
         self._asked_ms = 0.0
-        self._share_of_series = self._load_from_now()
+        self._others_in_series = self._others_from_now()
         self._samples_ms: list[tuple[float, float]] = []
         """What each sample was said to take, and what the judge saw of it but for messages."""
 
@@ -124,7 +130,7 @@ class TimedVariant:
         self._parts = self._bench.parts(case)
         self._kept, self._calls, self._last_ms = [], 0, float("inf")
         self._samples_ms = []
-        self._share_of_series = self._load_from_now()
+        self._others_in_series = self._others_from_now()
         self._returns = False
         for part in dict.fromkeys(self._parts):
             ring = self._rings[part] = self._make_ring(part, 1 if self._bench.on_device else SETS)
@@ -306,7 +312,7 @@ class TimedVariant:
         besides_ms = self._handing_ms(ring) + (0 if self._bench.on_device else self._cold_ms(ring))
         kept: dict[int, list[_Called]] = {}
         least_ms = np.full((2, 2), np.inf)  # of n and 2n calls: until they were ordered, and until they were done
-        began, lasts, share_of_audit = perf_counter(), 0, self._load_from_now()
+        began, lasts, others_in_audit = perf_counter(), 0, self._others_from_now()
         for trial in itertools.count(1):
             for row, calls in enumerate((count, 2 * count)):
                 seeds = self._refill(ring, range(calls))
@@ -326,7 +332,7 @@ class TimedVariant:
             once_ms = np.clip(2 * least_ms[0] - least_ms[1], 0, MESSAGE_MS)
             ordering_ms, seen_ms = (least_ms[1] - once_ms) / (2 * count) - besides_ms
             lasts += trial > AUDITS and perf_counter() - began > AUDIT_S
-            share = min(self._share(), share_of_audit()) if lasts else CLAIMED_SHARE
+            share = _least_share(max(self._others_now(), others_in_audit())) if lasts else CLAIMED_SHARE
             kind = self._excess(claimed_ms, share * seen_ms, ordering_ms / seen_ms)
             if not kind:
                 break
@@ -366,17 +372,16 @@ class TimedVariant:
         target = bytearray(max(values.nbytes for values in ring.shared.sets[0].values))
         return COPIES * max(0.0, copy_ms(len(ring.shared.sets)) - copy_ms(min(SETS, len(ring.shared.sets))))
 
-    def _share(self) -> float:
-        """What share of what the judge saw is to be claimed, by how busy others keep the machine while this rests: what a
-        variant does itself is no excuse."""
-        load = self._load_from_now()
+    def _others_now(self) -> float:
+        """What share of the processors others keep busy while this rests: what a variant does itself is no excuse."""
+        others = self._others_from_now()
         sleep(WINDOW_S)
-        return load()
+        return others()
 
-    def _load_from_now(self) -> Callable[[], float]:
-        """As `_share`, by how busy others keep the machine until that is called."""
-        load, before_s = LoadMeter(QUIET), self._processor_s()
-        return lambda: BUSY_SHARE if load.reason(self._processor_s() - before_s) else CLAIMED_SHARE
+    def _others_from_now(self) -> Callable[[], float]:
+        """As `_others_now`, until that is called."""
+        load, before_s = LoadMeter(), self._processor_s()
+        return lambda: load.share_of_others(self._processor_s() - before_s)
 
     def _processor_s(self) -> float:
         return sum(one.processor_s() for one in (self, *self.rivals))
@@ -386,7 +391,14 @@ class TimedVariant:
         claimed_ms, seen_ms = np.transpose(self._samples_ms)
         seen_ms -= len(self._parts) * handing_ms
         share = float(np.median(claimed_ms / np.maximum(seen_ms, claimed_ms)))
-        if share < CLAIMED_SHARE and share < min(self._share_of_series(), self._share()):
+        if share >= CLAIMED_SHARE:
+            return
+        others = max(self._others_in_series(), self._others_now())
+        if others > QUIET:
+            share = max(
+                share, np.median(claimed_ms) / max(np.quantile(seen_ms, PROMPT, method="lower"), AUDIT_SLACK_MS)
+            )
+        if share < _least_share(others):
             raise VariantFailure(
                 "refused",
                 f"{self.variant.name} claims {np.median(claimed_ms):.4g} ms a call (op); by the judge's clock it answers "
@@ -412,3 +424,8 @@ class TimedVariant:
             if told and claimed < least_ms - AUDIT_SLACK_MS:
                 return kind
         return ""
+
+
+def _least_share(others: float) -> float:
+    """What share of what the judge saw is to be claimed where others kept so much of the processors busy."""
+    return BUSY_SHARE if others > BUSY else CLAIMED_SHARE

@@ -30,7 +30,7 @@ def _busy_s(processors: set[int]) -> float | None:
 class LoadMeter:
     """Processors that others kept busy since it was last asked, of those that this process may use."""
 
-    def __init__(self, tolerated: float):
+    def __init__(self, tolerated: float = 0.0):
         """`tolerated`: processors that others may always take."""
         self._tolerated = tolerated
         self._processors = os.sched_getaffinity(0)
@@ -50,14 +50,24 @@ class LoadMeter:
         started. Others may take half of the processors that what is timed leaves idle."""
         if not self.is_due:
             return None  # at once: this is asked between two samples
-        wall_s = time.monotonic() - self._began
-        busy = _busy_s(self._processors)
-        own = (time.process_time() - self._own + children_s) / wall_s
-        others = 0.0 if busy is None or self._busy is None else (busy - self._busy) / wall_s - own
-        self._begin()
+        own, others = self._measure(children_s)
         if others <= max(self._tolerated, (len(self._processors) - own) / 2):
             return ""
         return (
             f"busy machine: other programs kept {others:.2g} of {len(self._processors)} processors busy; close them and "
             f"measure again: {COMMAND} report --forcerun run_program (tolerated_load in config.yaml)"
         )
+
+    def share_of_others(self, children_s: float = 0.0) -> float:
+        """What share of the processors others kept busy in this window, as for `reason`; 0 where the window is too short
+        to tell."""
+        return self._measure(children_s)[1] / len(self._processors) if self.is_due else 0.0
+
+    def _measure(self, children_s: float) -> tuple[float, float]:
+        """Processors that this process and what it started kept busy, and others; the next window begins."""
+        wall_s = time.monotonic() - self._began
+        busy = _busy_s(self._processors)
+        own = (time.process_time() - self._own + children_s) / wall_s
+        others = 0.0 if busy is None or self._busy is None else (busy - self._busy) / wall_s - own
+        self._begin()
+        return own, others

@@ -256,6 +256,16 @@ def test_a_summary_per_kernel_has_three_readings_of_several_launches_and_one_of_
     ]
 
 
+def test_a_wide_row_of_a_summary_is_none_of_another_tools_tables(tmp_path):
+    values = ("971,358,128.00", "1,057,132,864.00", "1,019,439,575.60")
+    narrow = ("1,200,144", "1,200,144", "1,200,144.00")
+    text = NCU_SUMMARY.replace(" ".join(narrow), " ".join(values))
+    text = text.replace("--------- --------- ------------", "-------------- ---------------- ----------------")
+    text = text.replace("  Minimum   Maximum      Average", "       Minimum          Maximum          Average")
+    text = text.replace("   710.11    714.02       712.35", "        710.11           714.02           712.35")
+    assert [row[4] for row in counted(read(tmp_path, text))[3:6]] == [971358128, 1057132864, 1019439575.6]
+
+
 def test_a_summary_as_csv_tells_launches_of_different_grids_apart(tmp_path):
     assert counted(read(tmp_path, NCU_SUMMARY_CSV)) == [
         (0, "conv_forward", "Occupancy/Achieved Occupancy (minimum)", "%", 70.1, 3),
@@ -278,7 +288,10 @@ def test_damaged_console_text_of_ncu_is_refused_with_its_line(tmp_path):
         (re.sub(r"cycle +1,018", "cycle1,018", NCU_2020), "line 8: .* does not stand under"),
         (NCU_2020.replace("1.16", "    "), "line 10: 'Duration .* has no name or no value"),
         (NCU_2020[NCU_2020.index("    Section") :], "line 2: a table without the line of its kernel.* --page raw"),
-        (replaced(NCU_SUMMARY, "712.35", "812.35"), "line 9: the average of gpu__.*, 812.35, is outside its 710.11 to"),
+        (
+            replaced(NCU_SUMMARY, "712.35", "812.35"),
+            "line 9: the average of gpu__.*, 812.35 us, is outside its 710.11 us",
+        ),
         (
             replaced(NCU_SUMMARY, "Minimum   Maximum ", "Minimum   Highest "),
             "line 7: a table of Metric Name.* --page raw",
@@ -321,6 +334,30 @@ def test_events_and_metrics_of_nvprof_are_counters_over_the_launches_of_a_kernel
     assert rows[6][2:5] == ("dram_read_throughput (minimum)", "MB/s", 862.11)
     assert rows[10][2:5] == ("shared_utilization (maximum)", "level of 10", 2)
     assert rows[12:] == [(1, "pool", "gld_efficiency", "%", 87.5, 1)]
+
+
+RATE = "gst_throughput,Global Store Throughput"
+
+
+@pytest.mark.parametrize(
+    ("launches", "printed", "expected"),
+    [
+        (3, ("60.942291MB/s", "61.598341MB/s", "60.081482MB/s"), [60.942291, 61.598341, 60.081482]),
+        (3, ("954.763672KB/s", "1.746516MB/s", "0.000000B/s"), [954.763672, 1.746516, 0]),
+        (3, ("867.000000B/s", "867.000000B/s", "0.000000B/s"), [867, 867, 0]),
+        (1, ("2.782542MB/s", "2.782542MB/s", "1.907349MB/s"), [2.782542]),
+        (3, ("60.942291MB/s", "61.598341MB/s", "59.081482MB/s"), "line 2: the average of .*, 59.0815 MB/s, is outside"),
+        (3, ("1.000000MB/s", "1.000000MB/s", "1.000000GB/s"), "line 2: the average of gst_throughput, 1 GB/s, is outs"),
+        (1, ("2.782542MB/s", "2.882542MB/s", "1.907349MB/s"), "line 2: two values of gst_throughput over one launch"),
+    ],
+)
+def test_the_average_of_a_rate_is_cut_off_to_whole_megabytes(tmp_path, launches, printed, expected):
+    heads = "Device,Kernel,Invocations,Metric Name,Metric Description,Min,Max,Avg"
+    text = f'"{heads.replace(",", chr(34) + "," + chr(34))}"\n"T4 (0)","pool",{launches},{RATE},{",".join(printed)}\n'
+    if isinstance(expected, str):
+        assert_refused(tmp_path, text, expected)
+    else:
+        assert [row["value"] for row in read(tmp_path, text).counters] == expected
 
 
 def test_metrics_of_nvprof_as_csv_are_read_alike(tmp_path):

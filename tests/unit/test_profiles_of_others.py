@@ -120,6 +120,18 @@ def test_what_a_terminal_a_log_or_a_mail_puts_around_each_line_is_taken_away(rea
             assert rows(read(log)) == expected, prefix
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "     49        10.683            66.339      23.980    445.5 MB/s     2.77x",
+        "- the copies take 4 billion, and one kernel 4,026,049,432 of 4,031,222,183 ns",
+    ],
+)
+def test_what_a_program_or_an_author_wrote_above_a_profile_is_no_row_of_it(read, line):
+    for text in EACH:
+        assert rows(read(f"{line}\n\n{text}")) == rows(read(text))
+
+
 def test_csv_behind_a_prefix_or_indented_is_read(read):
     for text in AS_CSV:
         expected = rows(read(text))
@@ -271,6 +283,7 @@ def test_a_file_that_ends_inside_of_a_row_is_refused(refusal):
 
 def test_several_tools_or_runs_are_refused_with_lines_that_are_read(read, refusal):
     two_runs = NCU + NCU.replace("4242", "4343").replace("1,234,567", "7,654,321")
+    without_device = re.sub(r" GPU activities:(?s:.*)(?=      API calls)", "", NVPROF)
     for text, held in [
         (NCU + NCU, ["1-11", "13-23"]),
         (NCU + "\ufeff" + NCU, ["1-11", "13-23"]),
@@ -281,6 +294,7 @@ def test_several_tools_or_runs_are_refused_with_lines_that_are_read(read, refusa
         (NVPROF + (DATA / "nvprof_metrics.txt").read_text(), ["3-8", "15-28"]),
         (NCU_CSV + NCU_CSV.replace("1,234.50", "9,999.99"), ["1-3", "4-6"]),
         (NVPROF + "\n" + NCU_CSV, ["3-8", "10-12"]),
+        (without_device + NVPROF.replace("777", "778"), ["3-5", "8-13"]),
     ]:
         reason = refusal(text)
         assert re.findall(r"--lines (\d+-\d+)", reason) == held, reason

@@ -8,7 +8,9 @@ from warpbook.common.errors import UserError
 from warpbook.profiling.profile_schema import Row, clean, reject_strange_name
 
 SPREAD = ("minimum", "maximum", "average")
-_ROUNDING = 1e-3  # nvprof prints averages of rates outside their own extremes, by so much
+_RATES = {f"{prefix}B/s": 1024**power for power, prefix in enumerate(("", "K", "M", "G", "T"))}
+_ROUNDING = 1e-3
+_LOST_OF_A_RATE = 10**6  # nvprof cuts averages off to whole 10^6 B/s, but not the extremes
 
 
 @dataclass(frozen=True)
@@ -57,17 +59,20 @@ class Readings:
 
     def add_spread(self, line: int, key: Hashable, metric: str, spread: Sequence[tuple[str, float | None]]) -> None:
         """(unit, value) of least, most and average over a kernel's launches: one reading where there is one launch."""
-        (_, least), (_, most), (unit, average) = spread
-        one_unit = len({unit for unit, _ in spread}) == 1
-        if one_unit and least is not None and most is not None and average is not None:
-            slack = _ROUNDING * max(abs(least), abs(most))
-            if not least - slack <= average <= most + slack:
+        units = {unit for unit, _ in spread}
+        scaled = [value * _RATES.get(unit, 1) for unit, value in spread if value is not None]
+        if len(scaled) == 3 and (len(units) == 1 or units <= _RATES.keys()):
+            least, most, middle = scaled
+            slack = _ROUNDING * max(abs(least), abs(most)) + _LOST_OF_A_RATE * (units <= _RATES.keys())
+            if not least - slack <= middle <= most + slack:
+                low, high, average = (f"{value:g} {unit}".rstrip() for unit, value in spread)
                 raise UserError(
-                    f"{self._origin}, line {line}: the average of {metric}, {average:g}, is outside its {least:g} to "
-                    f"{most:g}"
+                    f"{self._origin}, line {line}: the average of {metric}, {average}, is outside its {low} to {high}"
                 )
         if self._launches[key].launches == 1:
-            self.add(line, key, metric, unit, average)
+            if spread[0] != spread[1]:
+                raise UserError(f"{self._origin}, line {line}: two values of {metric} over one launch")
+            self.add(line, key, metric, *spread[0])
             return
         for which, (unit, value) in zip(SPREAD, spread, strict=True):
             self.add(line, key, f"{metric} ({which})", unit, value)

@@ -39,6 +39,7 @@ _CELL_LINES = 40  # a quoted cell's, of advice
 _NUMBERS_OF_A_ROW = 5
 _UNREAD_FIGURE = re.compile(r"Med|StdDev")
 _SOME_HEAD = re.compile(r'Time ?\(%\)|\bDuration\b|(?:Kernel|Metric|Event) Name|"Kernel"|\bTotal\b')
+_DECIMALS_IN_WORDS = re.compile(r"[A-Za-z/] +\d*\.\d")  # of no name a part: a program printed them
 _SIZES = re.compile(r"Total(?: \(\w+\))?")
 _SHAPES = ("gridxyz", "blockxyz")  # three numbers in a cell
 _LAST_BEFORE_NAME = re.compile(r"[A-Za-z_~\[(<]")
@@ -245,11 +246,13 @@ def _looks_like_a_row(line: str) -> bool:
     """Whether a line has numbers and a name as only a row has, or quoted cells as only CSV has."""
     if line.count('","') > 1:
         return True
-    words = line.replace("|", " ").split()
-    for cells, begin in ((line.split(","), 0), (words, 2)):
-        numbers = [bool(_NUMBER.fullmatch(cell)) for cell in cells]
+    words, cells = line.replace("|", " ").split(), line.split(",")
+    if not re.search(r"\d", cells[0]):
+        del cells[0]  # what the row is of
+    for texts, begin in ((cells, 1), (words, 2)):
+        numbers = [bool(_NUMBER.fullmatch(text.strip())) for text in texts]
         if sum(numbers) >= _NUMBERS_OF_A_ROW and all(numbers[:begin]):
-            return any(character.isalpha() for character in line)
+            return any(map(str.isalpha, line)) and not _DECIMALS_IN_WORDS.search(line)
     return False
 
 

@@ -48,6 +48,8 @@ class Readings:
     ) -> None:
         """Add a reading. `once_more`: the same reading may stand there again, as in CSV."""
         launch = self._launches[key]
+        if not any(map(str.isalpha, metric)):
+            raise UserError(f"{self._origin}, line {line}: {metric!r} is no name of a counter")
         reading = (clean(unit), value)
         if self._readings.setdefault((launch.number, metric), reading) is not reading and not (
             once_more and self._readings[launch.number, metric] == reading

@@ -12,10 +12,11 @@ from warpbook.profiling.profile_schema import Profile
 
 _NUMBER = re.compile(r"(?:\(!\) )?(-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?)(?: \(.*\))?")
 _NONE = re.compile(r"(?:\(!\) )?(?:n/a|-?nan|-?inf|no data|)", re.IGNORECASE)
-_WORD = re.compile(r"(?:\(!\) )?[A-Za-z(](?:(?!.*\s\s).*[^\\|;>])?")
+_WORD = re.compile(r"(?:\(!\) )?(?:[A-Za-z]|\((?![\d.,]+\)))(?:(?!.*\s\s).*[^\\|;>])?")
 _COUNTED = re.compile(
     r"(?:(?:ns|nsec|nsecond|register|cycle|inst|warp|thread|block|sector|request|byte)s?(?:/\w+)?)?", re.IGNORECASE
 )
+_SHAPE = re.compile(r"(?:\(\d+(?:, *\d+){2}\))?x(?:\(\d+(?:, *\d+){2}\))?")
 _EITHER = re.compile(r"\d{1,3}[.,]\d{3}")  # thousands, or three decimals
 _WITH_POINT = re.compile(r"[\d,]*\.(?:\d{1,2}|\d{4,})|\d{1,3}(?:,\d{3}){2,}(?:\.\d+)?|\d{1,3},\d{3}\.\d+")
 _RANGES = "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
@@ -52,7 +53,7 @@ class ValueReader:
             return None
         match = _NUMBER.fullmatch(text)
         if not match:
-            profile_schema.reject_decimal_comma(text)
+            profile_schema.reject_other_marks(text)
             profile_schema.reject_thousands_point(text)
             if not _WORD.fullmatch(text):
                 raise ValueError(f"{text[:60]!r} is no value of a counter")
@@ -92,7 +93,10 @@ def read_page(lines: Sequence[str]) -> Profile | None:
 
 
 def _shape(place: dict[str, str]) -> str:
-    return f"{place['Grid Size']}x{place['Block Size']}" if place.get("Grid Size") and place.get("Block Size") else ""
+    shape = f"{place.get('Grid Size', '')}x{place.get('Block Size', '')}"
+    if not _SHAPE.fullmatch(shape):
+        raise ValueError(f"{shape[:60]!r} is no shape of a grid and its blocks, as (100, 8, 1)x(16, 16, 1)")
+    return shape.strip("x")
 
 
 def _read_launches(table: ProfilerTable, origin: str, for_us: bool = False) -> Profile:
@@ -101,8 +105,7 @@ def _read_launches(table: ProfilerTable, origin: str, for_us: bool = False) -> P
     heads, rows = table.heads, table.rows
     details = "Metric Name" in heads
     needed = ["ID", "Kernel Name", *(["Metric Value", "Metric Unit"] if details else [])]
-    if missing := [name for name in needed if heads.count(name) != 1]:
-        raise UserError(f"{origin}, line {table.line}: {heads.count(missing[0])} columns {missing[0]!r}, not one")
+    table.require(needed, origin)
     units = [""] * len(heads)
     if not details and rows:
         (number, units), *rows = rows
@@ -156,8 +159,7 @@ def _read_summary(table: ProfilerTable, origin: str) -> Profile:
     """The CSV of `ncu --print-summary per-kernel`: a row for each metric over the launches of a kernel."""
     readings = Readings(origin)
     devices: dict[str, None] = {}
-    if missing := [head for head in (*SPREAD_HEADS, "Metric Unit") if table.heads.count(head) != 1]:
-        raise UserError(f"{origin}, line {table.line}: {table.heads.count(missing[0])} columns {missing[0]!r}, not one")
+    table.require((*SPREAD_HEADS, "Metric Unit"), origin)
     rows = [(number, dict(zip(table.heads, cells, strict=True))) for number, cells in table.rows]
     reader = ValueReader(row[head] for _, row in rows for head in SPREAD_HEADS)
     for number, row in rows:

@@ -156,6 +156,8 @@ def parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Printe
                     raise ValueError(f"a table without the line of its kernel above it: {REMEDY}")
                 if place == "table":
                     rule, heads, opened = line, [], number
+                elif index and _is_row(lines[index - 1], line):
+                    raise ValueError("the end of a table, and no line above it that begins one")
                 elif below == _VALUE_HEADS[0].split():
                     raise ValueError("a table of metrics without the line of its section above it")
             elif line.split()[:4] == ["Metric", "Name", "Metric", "Unit"]:
@@ -206,7 +208,7 @@ def _in_table(
         runs[-1].last = number
         return "", []
     if not line.strip():
-        raise ValueError(f"the table of line {opened} is cut off: no dashes close it")
+        return rule, heads
     cells = _cells(line, rule)
     if cells[0] == _VALUE_HEADS[0]:
         if cells not in _HEADS or heads or has_rows:

@@ -155,6 +155,8 @@ def _read_sums(
             grid, block = (", ".join(cells[heads.index(name)].split()) for name in ("gridxyz", "blockxyz"))
             cells = [*cells[:-1], f"{cells[-1]} ({grid})x({block})"]
         if not share_of:
+            if "calls" not in dict(columns) or printed_tables.READ_REPORT.fullmatch(table.report):
+                raise UserError(f"{origin}, line {table.line}: a table without its column of calls or instances")
             if _ROW_INSIDE.search(cells[-1]):
                 raise UserError(f"{origin}, line {number}: several rows run together: {cells[-1][:60]!r}")
             left_out[cells[0] if heads[0] == "type" else f"the table at line {table.line}"] = None

@@ -24,7 +24,7 @@ _NS = {
 TIME_UNIT = "|".join(sorted(map(re.escape, _NS), key=len, reverse=True))
 _NUMBER = re.compile(r"(\d{1,3}(?:,\d{3}){1,5}|\d{1,18})(\.\d{1,12})?")
 _TIME = re.compile(rf"({_NUMBER.pattern}) ?({TIME_UNIT})?")
-_WITH_COMMA = re.compile(r"(?=.*\d,\d)[<-]?[\d.,\s]++(?:%|[a-zA-Z\u00b5\u03bc/]{1,7})?")
+_OTHER_MARKS = re.compile(r"(?=.*\d[,'\u2019_ ]\d)[<-]?[\d.,'\u2019_\s]++(?:%|[a-zA-Z\u00b5\u03bc/]{1,7})?")
 _EITHER = re.compile(r"(\d{1,3},\d{3}) ?([^\d\s]*)")  # thousands, or three decimals
 _EITHER_POINT = re.compile(r"(\d{1,3}(?:\.\d{3})+) ?([^\d\s.]*)")
 _SHAPE = re.compile(r" \(\d+, \d+, \d+\)x\(\d+, \d+, \d+\)$")
@@ -97,13 +97,15 @@ def error_location(origin: str, line: int) -> Iterator[None]:
         raise UserError(f"{origin}, line {line}: {error}") from error
 
 
-def reject_decimal_comma(text: str, anywhere: bool = False) -> None:
-    """ValueError where a number's comma is none between thousands; with `anywhere`, for each comma."""
+def reject_other_marks(text: str, anywhere: bool = False) -> None:
+    """ValueError where a number has another mark than a comma between thousands; with `anywhere`, for each mark."""
     number = text.strip()
-    if _WITH_COMMA.fullmatch(number) and (anywhere or not re.match(_NUMBER.pattern + r"(?![\d.,])", number)):
+    if _OTHER_MARKS.fullmatch(number) and (
+        anywhere or not re.match(_NUMBER.pattern + r"(?![\d.,'\u2019_]| \d)", number)
+    ):
         raise ValueError(
-            f"{number!r} has a decimal comma, and figures are read with decimal points: have the profiler print it "
-            "again under LC_ALL=C, or import its own report file"
+            f"{number!r} has other marks in it than 1,234.5: have the profiler print it again under LC_ALL=C, or import "
+            "its own report file"
         )
 
 
@@ -132,7 +134,7 @@ def parse_number(text: str, scale: int = 1) -> PrintedNumber:
     """A printed number such as `1,979,310` or `13.166`, times `scale`; ValueError when it is none."""
     match = _NUMBER.fullmatch(text.strip())
     if not match:
-        reject_decimal_comma(text)
+        reject_other_marks(text)
         raise ValueError(f"{text.strip()!r} is no number of at most 18 digits")
     value = Decimal(text.strip().replace(",", ""))
     if value * scale >= 2**63:
@@ -146,7 +148,7 @@ def time_ns(text: str, unit: str = "") -> PrintedNumber:
     """A printed time in ns: `1.97931s`, `5.9230us`, `13.166` where `unit` is ms. Its own unit goes before `unit`."""
     match = _TIME.fullmatch(text.strip())
     if not match or not (match[4] or unit):
-        reject_decimal_comma(text)
+        reject_other_marks(text)
         raise ValueError(f"{text.strip()!r} is no time; times are printed as 1.97931s, 13.166ms, 5.9230us or 897ns")
     if (match[4] or unit) not in _NS:
         raise ValueError(f"{unit!r} is no unit of time; known: {', '.join(_NS)}")
@@ -198,7 +200,7 @@ def reject_strange_name(name: str) -> None:
         if depth < 0:
             break
     strange = _NEVER.search(name) or _NO_NAME.search("".join(outside))
-    if depth < 0 or not _NAME_BEGIN.match(name) or ")x(" in name or strange:
+    if depth < 0 or not _NAME_BEGIN.match(name) or ")x(" in name or strange or not name.isprintable():
         raise ValueError(f"{name[:60]!r} is no name of a kernel: a line is broken, or a mark was added to it")
     if (depth or angles) and not name.endswith(("...", "\u2026")) and "operator" not in name:
         raise ValueError(f"the name {name[:60]!r} is cut off: its brackets do not close")
@@ -307,7 +309,7 @@ def sum_row(line: int, cells: Mapping[str, tuple[str, str]], free_name: bool = F
     if not name:
         raise ValueError("the row has no name")
     share = cells["share"][0].strip().removesuffix("%").strip()
-    reject_decimal_comma(share, anywhere=True)  # at most 100: its comma tells those of the other figures
+    reject_other_marks(share, anywhere=True)  # at most 100: its comma tells those of the other figures
     if not free_name and not is_api(name):
         reject_strange_name(name)
     if "." not in share:

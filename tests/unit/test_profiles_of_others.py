@@ -527,6 +527,25 @@ def test_what_holds_no_profile_is_named_with_the_command_that_gives_one(refusal)
         (METRICS.replace("155832", "155.832"), "line 10: '155.832' is 155832, or it is no whole number"),
         (NCU_CSV.replace("1,234.50", "(1,234.50)"), r"line 2: '\(1,234.50\)' is no value of a counter"),
         (NCU_CSV.replace("gpu__time_duration.sum", "0"), "line 2: '0' is no name of a counter"),
+        (NCU_CSV.replace('"us",', ""), "line 2: .* cells where the header names 10"),
+        (
+            NCU_CSV.replace('"us","1,234.50"', '"1,234.50","us"'),
+            "line 2: 'us' 1,234.50 is no value of a counter: a cell is",
+        ),
+        (
+            NCU_CSV.replace('"us","1,234.50"', '"1,234.50",""'),
+            "line 2: '1,234.50' is no unit: a cell is lost, or moved",
+        ),
+        (NVPROF_CSV.replace('"GPU activities",20', '"",20'), "line 5: a row without its Type"),
+        (
+            NVPROF.replace("1.0000us  29", "1.00001us  29").replace("2.0000us  29", "2.00001us  29"),
+            "line 7: 2000.01 is finer",
+        ),
+        (NVPROF.replace("3.0000ms", "3.0000us"), "line 4: 2 calls of conv_forward.*, cannot make 8000000"),
+        (
+            NSYS.replace("4500000.0   4000000", "3500000.0   4000000"),
+            "line 5: the median of .* 3500000.0 ns, outside its",
+        ),
         (NSYS.replace("9000000", "9'000'000"), "line 5: .9'000'000. has other marks in it than 1,234.5: .* LC_ALL=C"),
         (NSYS.replace("4500000.0", "4'500'000.0"), "line 5: .4'500'000.0. has other marks in it than 1,234.5"),
     ],

@@ -1,5 +1,6 @@
 """Readings of counters as a profile prints them: of one launch, or over all launches of a kernel."""
 
+import re
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from warpbook.profiling.profile_schema import Row, clean, reject_strange_name
 
 SPREAD = ("minimum", "maximum", "average")
 _RATES = {f"{prefix}B/s": 1024**power for power, prefix in enumerate(("", "K", "M", "G", "T"))}
+_NO_METRIC, _NO_UNIT = re.compile(r"^[^A-Za-z]*$|/$"), re.compile(r"^[\d.,]+$|\d[.,]\d")
 _ROUNDING = 1e-3
 _LOST_OF_A_RATE = 10**6  # nvprof cuts averages off to whole 10^6 B/s, but not the extremes
 
@@ -48,8 +50,9 @@ class Readings:
     ) -> None:
         """Add a reading. `once_more`: the same reading may stand there again, as in CSV."""
         launch = self._launches[key]
-        if not any(map(str.isalpha, metric)):
-            raise UserError(f"{self._origin}, line {line}: {metric!r} is no name of a counter")
+        for what, text, strange in (("name of a counter", metric, _NO_METRIC), ("unit", unit, _NO_UNIT)):
+            if strange.search(text):
+                raise UserError(f"{self._origin}, line {line}: {text[:60]!r} is no {what}: a cell is lost, or moved")
         reading = (clean(unit), value)
         if self._readings.setdefault((launch.number, metric), reading) is not reading and not (
             once_more and self._readings[launch.number, metric] == reading

@@ -57,6 +57,8 @@ class ValueReader:
             profile_schema.reject_thousands_point(text)
             if not _WORD.fullmatch(text):
                 raise ValueError(f"{text[:60]!r} is no value of a counter")
+            if unit:
+                raise ValueError(f"{text[:60]!r} {unit} is no value of a counter: a cell is lost, or moved")
             raise Word
         if unit == "%" and not self._for_us:
             profile_schema.reject_ambiguous_comma(match[1], unit)

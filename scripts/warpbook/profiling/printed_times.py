@@ -159,6 +159,8 @@ def _read_sums(
                 raise UserError(f"{origin}, line {table.line}: a table without its column of calls or instances")
             if _ROW_INSIDE.search(cells[-1]):
                 raise UserError(f"{origin}, line {number}: several rows run together: {cells[-1][:60]!r}")
+            if not cells[0].strip():
+                raise UserError(f"{origin}, line {number}: a row without its {table.heads[0]}")
             left_out[cells[0] if heads[0] == "type" else f"the table at line {table.line}"] = None
             continue
         with profile_schema.error_location(origin, number):

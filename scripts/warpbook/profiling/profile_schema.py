@@ -42,7 +42,7 @@ _COPIES = (
 _ROLES = {
     "share": ("time%",), "total": ("time", "totaltime"),
     "calls": ("calls", "call", "numcalls", "instances", "count", "operations"),
-    "avg": ("avg", "average"), "min": ("min", "minimum"), "max": ("max", "maximum"),
+    "avg": ("avg", "average"), "med": ("med",), "min": ("min", "minimum"), "max": ("max", "maximum"),
     "name": ("name", "operation", "range", "kernelfunction"), "type": ("type", "category"),
     "start": ("start",), "duration": ("duration",), "correlation": ("corrid", "correlation_id"),
     "grid_x": ("grdx", "gridx"), "grid_y": ("grdy", "gridy"), "grid_z": ("grdz", "gridz"),
@@ -319,17 +319,29 @@ def sum_row(line: int, cells: Mapping[str, tuple[str, str]], free_name: bool = F
         reject_thousands_point(*cells.get(part, ("", "")))
     calls = parse_number(cells["calls"][0]).whole() if "calls" in cells else None
     total = time_ns(*cells["total"])
-    total.whole()
-    avg, least, most = (time_ns(*cells[part]) if part in cells else None for part in ("avg", "min", "max"))
+    avg, med, least, most = (time_ns(*cells[part]) if part in cells else None for part in ("avg", "med", "min", "max"))
+    for time in filter(None, (total, least, most)):
+        time.whole()
     if calls == 0:
         raise ValueError(f"{name} has a row, but no calls")
-    if avg and least and most and not (least.value - avg.step <= avg.value <= most.value + avg.step):
-        raise ValueError(f"the average of {name} is {avg.value:f} ns, outside its {least.value:f} to {most.value:f} ns")
+    for what, middle in (("average", avg), ("median", med)):
+        if middle and least and most and not least.value - middle.step <= middle.value <= most.value + middle.step:
+            raise ValueError(
+                f"the {what} of {name} is {middle.value:f} ns, outside its {least.value:f} to {most.value:f} ns"
+            )
     # nvprof cuts an average to whole ns before it prints it
     if avg and calls and abs(avg.value * calls - total.value) > max(avg.step, Decimal(1)) * calls + total.step:
         raise ValueError(
             f"{calls} calls of {name} at {avg.value:f} ns each make {avg.value * calls:f} ns, not {total.value:f} ns"
         )
+    if calls and least and most:
+        slack = total.step + calls * (least.step + most.step)
+        low, high = (calls - 1) * least.value + most.value, least.value + (calls - 1) * most.value
+        if not low - slack <= total.value <= high + slack:
+            raise ValueError(
+                f"{calls} calls of {name}, one of {least.value:f} and one of {most.value:f} ns, cannot make "
+                f"{total.value:f} ns"
+            )
     return SumRow(
         line, name, parse_number(share.removeprefix("<")), share.startswith("<"), total, calls, avg, least, most
     )

@@ -536,6 +536,11 @@ def test_what_holds_no_profile_is_named_with_the_command_that_gives_one(refusal)
             NCU_CSV.replace('"us","1,234.50"', '"1,234.50",""'),
             "line 2: '1,234.50' is no unit: a cell is lost, or moved",
         ),
+        (NCU.replace(", 1)x(16,", ","), "line 3: .* is part of a launch's line"),
+        (
+            NCU_CSV.replace('int)"', 'int) (25, 6, 16, 1)"'),
+            r"line 2: 'conv_forward.int. .25, 6, 16, 1.' is no name of a k",
+        ),
         (NVPROF_CSV.replace('"GPU activities",20', '"",20'), "line 5: a row without its Type"),
         (
             NVPROF.replace("1.0000us  29", "1.00001us  29").replace("2.0000us  29", "2.00001us  29"),

@@ -16,7 +16,6 @@ _WORD = re.compile(r"(?:\(!\) )?(?:[A-Za-z]|\((?![\d.,]+\)))(?:(?!.*\s\s).*[^\\|
 _COUNTED = re.compile(
     r"(?:(?:ns|nsec|nsecond|register|cycle|inst|warp|thread|block|sector|request|byte)s?(?:/\w+)?)?", re.IGNORECASE
 )
-_SHAPE = re.compile(r"(?:\(\d+(?:, *\d+){2}\))?x(?:\(\d+(?:, *\d+){2}\))?")
 _EITHER = re.compile(r"\d{1,3}[.,]\d{3}")  # thousands, or three decimals
 _WITH_POINT = re.compile(r"[\d,]*\.(?:\d{1,2}|\d{4,})|\d{1,3}(?:,\d{3}){2,}(?:\.\d+)?|\d{1,3},\d{3}\.\d+")
 _RANGES = "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
@@ -95,10 +94,10 @@ def read_page(lines: Sequence[str]) -> Profile | None:
 
 
 def _shape(place: dict[str, str]) -> str:
-    shape = f"{place.get('Grid Size', '')}x{place.get('Block Size', '')}"
-    if not _SHAPE.fullmatch(shape):
-        raise ValueError(f"{shape[:60]!r} is no shape of a grid and its blocks, as (100, 8, 1)x(16, 16, 1)")
-    return shape.strip("x")
+    shape = f" {place.get('Grid Size', '')}x{place.get('Block Size', '')}"
+    if "(" in shape and not profile_schema.SHAPE.fullmatch(shape):
+        raise ValueError(f"{shape.strip()[:60]!r} is no shape of a grid and its blocks, as (100, 8, 1)x(16, 16, 1)")
+    return shape.strip(" x")
 
 
 def _read_launches(table: ProfilerTable, origin: str, for_us: bool = False) -> Profile:
@@ -138,13 +137,7 @@ def _read_launches(table: ProfilerTable, origin: str, for_us: bool = False) -> P
             triples = zip(heads, units, cells, strict=True)
             printed = [(profile_schema.clean(head), unit, text) for head, unit, text in triples if head not in _PLACE]
         for name, unit, text in printed:
-            try:
-                with profile_schema.error_location(origin, number):
-                    value = reader.value(text, unit.strip())
-            except Word:
-                readings.words.add(name)
-                continue
-            readings.add(number, key, name, unit, value, once_more=True)
+            add(readings, reader, origin, number, key, name, unit.strip(), [text], once_more=True)
     if not rows or not (len(readings) and readings.rows()):
         raise UserError(f"{origin}, line {table.line}: the header of ncu's CSV and no counters under it")
     what = f"ncu CSV ({'details' if details else 'raw'} page, {len(readings)} launches)"
@@ -187,6 +180,7 @@ def add(
     metric: str,
     unit: str,
     texts: list[str],
+    once_more: bool = False,
 ) -> None:
     """Add one printed value, or least, most and average. UserError names the line of what is no value."""
     try:
@@ -196,6 +190,6 @@ def add(
         readings.words.add(metric)
         return
     if len(values) == 1:
-        readings.add(line, key, metric, unit, values[0])
+        readings.add(line, key, metric, unit, values[0], once_more)
     else:
         readings.add_spread(line, key, metric, [(unit, value) for value in values])

@@ -27,11 +27,13 @@ _TIME = re.compile(rf"({_NUMBER.pattern}) ?({TIME_UNIT})?")
 _OTHER_MARKS = re.compile(r"(?=.*\d[,'\u2019_ ]\d)[<-]?[\d.,'\u2019_\s]++(?:%|[a-zA-Z\u00b5\u03bc/]{1,7})?")
 _EITHER = re.compile(r"(\d{1,3},\d{3}) ?([^\d\s]*)")  # thousands, or three decimals
 _EITHER_POINT = re.compile(r"(\d{1,3}(?:\.\d{3})+) ?([^\d\s.]*)")
-_SHAPE = re.compile(r" \(\d+, \d+, \d+\)x\(\d+, \d+, \d+\)$")
+SHAPE = re.compile(r" \(\d+, \d+, \d+\)x\(\d+, \d+, \d+\)$")
 _NO_BRACKET = re.compile(r"->|[<>]=|<<|>>(?=\d)")
 _NAME_BEGIN = re.compile(r"[A-Za-z_~\[]|\(anonymous namespace\)|<unnamed>")
 _NO_NAME = re.compile(r"[,#|\"\u2500-\u257f]|(?<!:):(?!:)|\s\s|(?:^|\s)\d|\)\s(?!const\b)\w")  # in no brackets
-_NEVER = re.compile(r"[\\;\u2010-\u2015]|</|(?<!operator\()\)<|^\[[\w -]+\](?! \[\d+\]$).")  # of no name a part
+_NEVER = re.compile(
+    r"[\\;\u2010-\u2015]|</|(?<!operator\()\)<|^\[[\w -]+\](?! \[\d+\]$).|\) +\(\d[\d, ]*\)"
+)  # of no name a part
 _API = re.compile(r"cu(da)?[A-Z]\w*")
 _API_VERSION = re.compile(r"_v\d{4,}(_pt(sz|ds))?$")
 _COPIES = (
@@ -190,7 +192,7 @@ def clean(name: str) -> str:
 
 def reject_strange_name(name: str) -> None:
     """ValueError for what no kernel and no copy is called: the rest of a broken line, or a name that is cut off."""
-    name = _SHAPE.sub("", name)
+    name = SHAPE.sub("", name)
     angles = depth = 0
     outside = []  # what stands in no brackets
     for character in _NO_BRACKET.sub("", name):

@@ -214,7 +214,7 @@ def _in_table(
         if cells not in _HEADS or heads or has_rows:
             raise ValueError(f"a table of {', '.join(cells)}, not of metrics: {REMEDY}")
         return rule, cells
-    if not cells[0] or not any(cells[2:]) or not all(cell.strip("-") for cell in cells if cell):
+    if not cells[0] or not all(cells[2:]) or not all(cell.strip("-") for cell in cells if cell):
         raise ValueError(f"{line.strip()[:60]!r} has no name or no value")
     rows.append((number, label(cells[0], section), cells[1], cells[2:]))
     return rule, heads

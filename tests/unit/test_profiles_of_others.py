@@ -571,6 +571,10 @@ def test_columns_of_a_table_are_known_by_their_heads(read):
 
 def test_blank_lines_between_the_rows_of_a_launch_are_none_of_its_ends(read):
     assert rows(read(NCU.replace("\n", "\n\n"))) == rows(read(NCU))
+    sizes = "Total (MB)  Count  Avg (MB)  Min (MB)  Max (MB)  Operation\n\n"
+    for name in ("[CUDA memcpy HtoD]", "[CUDA memset]"):
+        sizes += f"1722500.0  2  861250.0  722500.0  1000000.0  {name}\n\n"
+    assert rows(read(NSYS.replace("\n", "\n\n") + sizes)) == rows(read(NSYS))
 
 
 @pytest.mark.parametrize("edit", [lambda text: text.replace('","', '", "'), lambda text: text.replace('"', "")])

@@ -252,6 +252,12 @@ def _row(table: ProfilerTable, lines: Sequence[str], place: int) -> tuple[list[s
     return cells, taken
 
 
+def _is_size(table: ProfilerTable, line: str) -> bool:
+    """Whether a line is a row of a table of sizes, behind a blank line too: its numbers, and one cell of words."""
+    numbers = re.match(r"(?:[\d.,]+[\s|]+)+", line.lstrip(" |"))
+    return bool(numbers and _SIZES.fullmatch(table.heads[0]) and len(numbers[0].split()) == len(table.heads) - 1)
+
+
 def _looks_like_a_row(line: str) -> bool:
     """Whether a line has numbers and a name as only a row has, or quoted cells as only CSV has."""
     if line.count('","') > 1:
@@ -282,7 +288,6 @@ def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Profile
         below = lines[place + 1] if place + 1 < len(lines) else ""
         if not line.strip():
             blank = True
-            table = None if table and table.kind == "other" else table
         elif match := _REPORT.match(line) or _CAPTION.search(line):
             table, blank, caption = None, True, number
             if heading and found:
@@ -311,6 +316,8 @@ def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Profile
         elif _RULE.fullmatch(line):
             continue
         else:
+            if table and table.kind == "other" and blank and not _is_size(table, line):
+                table = None
             try:
                 if table:
                     cells, taken = _row(table, lines, place)

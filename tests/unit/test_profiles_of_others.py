@@ -287,9 +287,11 @@ def test_a_name_that_is_broken_inside_of_a_word_is_refused(read, refusal):
     assert joined.summaries[0]["name"] == CONV
 
 
-def test_a_file_that_ends_inside_of_a_row_is_refused(refusal):
+def test_a_file_that_ends_inside_of_a_row_is_refused(read, refusal):
     padded = NSYS.replace("*)\n", "*)  \n")
     assert "line 6: the file ends inside of this row" in refusal(padded[: padded.index("_remove_this")])
+    calls = NSYS.replace("gpu_kern", "osrt").replace("Instances", "Num Calls").replace("\n\n", "\n \n").rstrip()
+    assert rows(read(padded + calls.replace("conv_forward(const float *)", "ioctl")[:-28] + "poll")) == rows(read(NSYS))
     assert "the shares add up to 95.00 %, not 100 %" in refusal("".join(NVPROF.splitlines(keepends=True)[:5]))
 
 

@@ -64,9 +64,7 @@ class ValueReader:
         counted = bool(_COUNTED.fullmatch(unit))
         if not self.known_point and _EITHER.fullmatch(match[1]) and counted == ("." in match[1]):
             whole, part = re.split(r"[.,]", match[1])
-            raise ValueError(
-                f"{match[1]!r} {unit} is {whole}{part} or {whole}.{part}: have ncu print it again under LC_ALL=C"
-            )
+            raise ValueError(f"{match[1]!r} {unit} is {whole}{part} or {whole}.{part}: {profile_schema.PRINT_AGAIN}")
         return float(match[1].replace(",", ""))
 
 

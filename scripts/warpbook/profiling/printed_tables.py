@@ -63,6 +63,7 @@ class ProfilerTable:
     numbers: list[int] = field(default_factory=list)  # columns that tell a row: the share or start, and unread numbers
     width: int = 0  # of a rule, to which nsys fills up rows with blanks
     padded: bool = False
+    is_cut_off: bool = False  # the file ends inside of its last row
     rows: list[tuple[int, list[str]]] = field(default_factory=list)
 
     def require(self, heads: Iterable[str], origin: str) -> None:
@@ -339,5 +340,5 @@ def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Profile
     if heading and found:
         raise UserError(f"{origin}, line {heading}: the title of a table, and no table under it: the file is cut off")
     if table and table.last == number and len(lines[-1]) < table.width and any(other.padded for other in found):
-        raise UserError(f"{origin}, line {number}: the file ends inside of this row: it is cut off")
+        table.is_cut_off = True
     return found

@@ -25,6 +25,7 @@ TIME_UNIT = "|".join(sorted(map(re.escape, _NS), key=len, reverse=True))
 _NUMBER = re.compile(r"(\d{1,3}(?:,\d{3}){1,5}|\d{1,18})(\.\d{1,12})?")
 _TIME = re.compile(rf"({_NUMBER.pattern}) ?({TIME_UNIT})?")
 _OTHER_MARKS = re.compile(r"(?=.*\d[,'\u2019_ ]\d)[<-]?[\d.,'\u2019_\s]++(?:%|[a-zA-Z\u00b5\u03bc/]{1,7})?")
+_COUNTED = ("ns", "nsec", "B", "")  # units of whole numbers
 _EITHER = re.compile(r"(\d{1,3},\d{3}) ?([^\d\s]*)")  # thousands, or three decimals
 _EITHER_POINT = re.compile(r"(\d{1,3}(?:\.\d{3})+) ?([^\d\s.]*)")
 SHAPE = re.compile(r" \(\d+, \d+, \d+\)x\(\d+, \d+, \d+\)$")
@@ -99,37 +100,31 @@ def error_location(origin: str, line: int) -> Iterator[None]:
         raise UserError(f"{origin}, line {line}: {error}") from error
 
 
+PRINT_AGAIN = "have the profiler print it again under LC_ALL=C, or import its own report file"
+
+
 def reject_other_marks(text: str, anywhere: bool = False) -> None:
     """ValueError where a number has another mark than a comma between thousands; with `anywhere`, for each mark."""
     number = text.strip()
-    if _OTHER_MARKS.fullmatch(number) and (
-        anywhere or not re.match(_NUMBER.pattern + r"(?![\d.,'\u2019_]| \d)", number)
-    ):
-        raise ValueError(
-            f"{number!r} has other marks in it than 1,234.5: have the profiler print it again under LC_ALL=C, or import "
-            "its own report file"
-        )
+    read = not anywhere and re.match(_NUMBER.pattern + r"(?![\d.,'\u2019_]| \d)", number)
+    if _OTHER_MARKS.fullmatch(number) and not read:
+        raise ValueError(f"{number!r} has other marks in it than 1,234.5: {PRINT_AGAIN}")
 
 
 def reject_thousands_point(text: str, unit: str = "") -> None:
     """ValueError for a whole number such as `1.234`, whose point stands between thousands or before three decimals."""
     match = _EITHER_POINT.fullmatch(text.strip())
-    if match and (match[2] or unit) in ("ns", "nsec", "B", ""):
-        raise ValueError(
-            f"{text.strip()!r} is {match[1].replace('.', '')}, or it is no whole number: have the profiler print it "
-            "again under LC_ALL=C, or import its own report file"
-        )
+    if match and (match[2] or unit) in _COUNTED:
+        whole = match[1].replace(".", "")
+        raise ValueError(f"{text.strip()!r} is {whole}, or it is no whole number: {PRINT_AGAIN}")
 
 
 def reject_ambiguous_comma(text: str, unit: str) -> None:
     """ValueError for a number such as `4,194` where decimals are printed too: its comma can be either."""
     match = _EITHER.fullmatch(text.strip())
-    if match and (match[2] or unit) not in ("ns", "nsec", "B", ""):
-        thousands, decimal = match[1].replace(",", ""), match[1].replace(",", ".")
-        raise ValueError(
-            f"{match[1]!r} {match[2] or unit} is {thousands} or {decimal}: have the profiler print it again under "
-            "LC_ALL=C, or import its own report file"
-        )
+    if match and (unit := match[2] or unit) not in _COUNTED:
+        whole, part = match[1].split(",")
+        raise ValueError(f"{match[1]!r} {unit} is {whole}{part} or {whole}.{part}: {PRINT_AGAIN}")
 
 
 def parse_number(text: str, scale: int = 1) -> PrintedNumber:

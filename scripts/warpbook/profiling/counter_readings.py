@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from warpbook.common.errors import UserError
-from warpbook.profiling.profile_schema import Row, clean, reject_strange_name
+from warpbook.profiling.profile_schema import Profile, Row, clean, reject_strange_name
 
 SPREAD = ("minimum", "maximum", "average")
 _RATES = {f"{prefix}B/s": 1024**power for power, prefix in enumerate(("", "K", "M", "G", "T"))}
@@ -32,6 +32,7 @@ class Readings:
         self._readings: dict[tuple[int, str], tuple[str, float | None]] = {}
         self.words: set[str] = set()
         """Counters whose reading is a word: none of their rows is kept."""
+        self.devices: dict[str, None] = {}
 
     def launch(self, key: Hashable, kernel: str, launches: int | None = None, shape: str = "") -> Hashable:
         """Number the launch that `key` tells from others; gives the key back. ValueError where it contradicts."""
@@ -102,6 +103,10 @@ class Readings:
                 rows.append({**row, "launches": launch.launches})
         return rows
 
-    @property
-    def omissions(self) -> tuple[str, ...]:
-        return (f"{len(self.words)} metrics that are words",) if self.words else ()
+    def profile(
+        self, what: str, tool: str, ranges: dict[int, str] | None = None, left_out: Sequence[str] = ()
+    ) -> Profile:
+        """The profile that the readings make; `left_out` is what the file holds besides."""
+        words = (f"{len(self.words)} metrics that are words",) if self.words else ()
+        device = ", ".join(filter(None, self.devices))
+        return Profile(what, tool, [], [], self.rows(), ranges or {}, (*words, *left_out), device)

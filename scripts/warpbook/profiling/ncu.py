@@ -112,7 +112,6 @@ def _read_launches(table: ProfilerTable, origin: str, for_us: bool = False) -> P
             raise UserError(f"{origin}, line {number}: a launch where the row of the columns' units has to be")
     readings = Readings(origin)
     ranges: dict[int, str] = {}
-    devices: dict[str, None] = {}
     numbers: dict[tuple[str, str], int] = {}
     values = [head == "Metric Value" if details else head not in _PLACE for head in heads]
     texts = (cell for _, cells in rows for cell, is_value in zip(cells, values, strict=False) if is_value)
@@ -125,7 +124,7 @@ def _read_launches(table: ProfilerTable, origin: str, for_us: bool = False) -> P
         launch = numbers.setdefault(key, len(numbers))
         with profile_schema.error_location(origin, number):
             readings.launch(key, place["Kernel Name"], shape="" if for_us else _shape(place))
-        devices[place.get(DEVICE_NAME) or device_label(place.get("CC", ""))] = None
+        readings.devices[place.get(DEVICE_NAME) or device_label(place.get("CC", ""))] = None
         if around := place.get(_RANGES, "").strip():
             ranges[launch] = profile_schema.clean(around)
         if details:
@@ -139,10 +138,7 @@ def _read_launches(table: ProfilerTable, origin: str, for_us: bool = False) -> P
     if not rows or not (len(readings) and readings.rows()):
         raise UserError(f"{origin}, line {table.line}: the header of ncu's CSV and no counters under it")
     what = f"ncu CSV ({'details' if details else 'raw'} page, {len(readings)} launches)"
-    return Profile(
-        what, "ncu", counters=readings.rows(), ranges=ranges, omissions=readings.omissions,
-        device=", ".join(filter(None, devices)),
-    )  # fmt: skip
+    return readings.profile(what, "ncu", ranges)
 
 
 _SUMMARY_PLACE = ("Process ID", "Device", "Kernel Name", "Block Size", "Grid Size", "Context", "Stream")
@@ -151,7 +147,6 @@ _SUMMARY_PLACE = ("Process ID", "Device", "Kernel Name", "Block Size", "Grid Siz
 def _read_summary(table: ProfilerTable, origin: str) -> Profile:
     """The CSV of `ncu --print-summary per-kernel`: a row for each metric over the launches of a kernel."""
     readings = Readings(origin)
-    devices: dict[str, None] = {}
     table.require((*SPREAD_HEADS, "Metric Unit"), origin)
     rows = [(number, dict(zip(table.heads, cells, strict=True))) for number, cells in table.rows]
     reader = ValueReader(row[head] for _, row in rows for head in SPREAD_HEADS)
@@ -161,12 +156,11 @@ def _read_summary(table: ProfilerTable, origin: str) -> Profile:
         place = tuple(row.get(name, "") for name in _SUMMARY_PLACE)
         with profile_schema.error_location(origin, number):
             key = readings.launch(place, row["Kernel Name"], int(row["Invocations"][:9]), _shape(row))
-        devices[device_label(row.get("CC", ""))] = None
+        readings.devices[device_label(row.get("CC", ""))] = None
         metric = label(row["Metric Name"], row.get("Section Name", ""))
         add(readings, reader, origin, number, key, metric, row["Metric Unit"], [row[which] for which in SPREAD_HEADS])
     what = f"ncu summary as CSV ({len(readings)} kernels)"
-    device = ", ".join(filter(None, devices))
-    return Profile(what, "ncu", counters=readings.rows(), omissions=readings.omissions, device=device)
+    return readings.profile(what, "ncu")
 
 
 def add(

@@ -224,15 +224,13 @@ def _profile(run: _Run, origin: str) -> Profile:
     """The counters of a run. A label gets its section, as from the details page: `Occupancy/Achieved Occupancy`."""
     readings = Readings(origin)
     reader = ValueReader(text for launch in run.launches for *_, texts in launch.rows for text in texts)
-    devices: dict[str, None] = {}
     for launch in run.launches:
         if not launch.rows:
             raise UserError(f"{origin}, line {launch.line}: a launch of {launch.kernel[:60]} without any counter")
         with error_location(origin, launch.line):
             key = readings.launch(launch.key, launch.kernel, launch.launches, launch.shape)
-        devices[device_label(launch.capability)] = None
+        readings.devices[device_label(launch.capability)] = None
         for line, metric, unit, texts in launch.rows:
             add(readings, reader, origin, line, key, metric, unit, texts)
     what = f"ncu console text ({len(readings)} launches or kernels)"
-    device = ", ".join(filter(None, devices))
-    return Profile(what, "ncu", counters=readings.rows(), omissions=(*readings.omissions, *run.left_out), device=device)
+    return readings.profile(what, "ncu", left_out=run.left_out)

@@ -133,7 +133,6 @@ def _value(text: str) -> tuple[str, float | None]:
 
 def _profile(rows: Sequence[Reading], origin: str) -> Profile:
     readings = Readings(origin)
-    devices: dict[str, None] = {}
     for line, device, kernel, (launches, metric, *texts) in rows:
         with profile_schema.error_location(origin, line):
             if not kernel.strip() or not metric.strip():
@@ -144,7 +143,6 @@ def _profile(rows: Sequence[Reading], origin: str) -> Profile:
             spread = [_value(text) for text in texts]
             key = readings.launch((device, kernel), kernel, count)
         readings.add_spread(line, key, metric.strip(), spread)
-        if device:
-            devices[device] = None
+        readings.devices[device] = None
     what = f"nvprof counters ({len(readings)} kernels)"
-    return Profile(what, "nvprof", counters=readings.rows(), device=", ".join(devices))
+    return readings.profile(what, "nvprof")

@@ -27,7 +27,7 @@ class Readings:
     """The counters of one file. UserError with the line for a second reading of the same counter."""
 
     def __init__(self, origin: str) -> None:
-        self._origin = origin
+        self.origin = origin
         self._launches: dict[Hashable, _LaunchFacts] = {}
         self._readings: dict[tuple[int, str], tuple[str, float | None]] = {}
         self.words: set[str] = set()
@@ -53,13 +53,13 @@ class Readings:
         launch = self._launches[key]
         for what, text, strange in (("name of a counter", metric, _NO_METRIC), ("unit", unit, _NO_UNIT)):
             if strange.search(text):
-                raise UserError(f"{self._origin}, line {line}: {text[:60]!r} is no {what}: a cell is lost, or moved")
+                raise UserError(f"{self.origin}, line {line}: {text[:60]!r} is no {what}: a cell is lost, or moved")
         reading = (clean(unit), value)
         if self._readings.setdefault((launch.number, metric), reading) is not reading and not (
             once_more and self._readings[launch.number, metric] == reading
         ):
             raise UserError(
-                f"{self._origin}, line {line}: a second value of {metric} for {launch.kernel[:60]}: a line stands "
+                f"{self.origin}, line {line}: a second value of {metric} for {launch.kernel[:60]}: a line stands "
                 "twice, or the line that names the next launch is missing"
             )
 
@@ -73,11 +73,11 @@ class Readings:
             if not least - slack <= middle <= most + slack:
                 low, high, average = (f"{value:g} {unit}".rstrip() for unit, value in spread)
                 raise UserError(
-                    f"{self._origin}, line {line}: the average of {metric}, {average}, is outside its {low} to {high}"
+                    f"{self.origin}, line {line}: the average of {metric}, {average}, is outside its {low} to {high}"
                 )
         if self._launches[key].launches == 1:
             if spread[0] != spread[1]:
-                raise UserError(f"{self._origin}, line {line}: two values of {metric} over one launch")
+                raise UserError(f"{self.origin}, line {line}: two values of {metric} over one launch")
             self.add(line, key, metric, *spread[0])
             return
         for which, (unit, value) in zip(SPREAD, spread, strict=True):
@@ -89,7 +89,7 @@ class Readings:
     def rows(self) -> list[Row]:
         """Rows of COUNTERS without variant and size; of several shapes, each behind the name. UserError if none."""
         if not self._readings:
-            raise UserError(f"{self._origin} names counters and holds no reading of any")
+            raise UserError(f"{self.origin} names counters and holds no reading of any")
         launches = {launch.number: launch for launch in self._launches.values()}
         shapes = defaultdict(set)
         for launch in launches.values():

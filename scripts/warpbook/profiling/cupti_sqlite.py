@@ -227,18 +227,22 @@ def _check_source(database: sqlite3.Connection, source: _Source, tool: _Tool, or
             return False
         return True
 
+    details = {key: of for key, of in source.details.items() if has_columns(of)}
     try:
         length = f"typeof({source.start}) = 'integer' AND typeof({source.end}) = 'integer'"
         length += f" AND {source.end} >= {source.start} AND {source.end} - {source.start} < {2**53}"
-        wrong = database.execute(f"SELECT {source.label} {source.query} AND NOT ({length}) LIMIT 1").fetchone()
+        amounts = "".join(f" AND coalesce({of}, 0) >= 0" for of in details.values() if of.startswith("CAST"))
+        wrong = database.execute(f"SELECT {source.label} {source.query} AND NOT ({length}{amounts}) LIMIT 1").fetchone()
     except sqlite3.OperationalError as error:
         if not str(error).startswith("no such column"):
             raise
         raise UserError(f"{origin}: {source.table}: {error}; {tool.remedy}") from error
     if wrong:
         name = source.known(wrong[0])[1]
-        raise UserError(f"{origin}: {source.table}: an event of {name[:80]} has no times, or ends before its start")
-    return replace(source, details={key: of for key, of in source.details.items() if has_columns(of)})
+        raise UserError(
+            f"{origin}: {source.table}: an event of {name[:80]} has no times, ends before its start, or has a negative size"
+        )
+    return replace(source, details=details)
 
 
 def _sums(database: sqlite3.Connection, source: _Source) -> Iterator[tuple[str, str, int, int, int, int]]:

@@ -1,7 +1,7 @@
 """What Nsight Compute prints as CSV (`ncu --csv`), and what each of its readings says."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import partial
 
 from warpbook.common.errors import UserError
@@ -41,9 +41,23 @@ class Word(Exception):
 class ValueReader:
     """Reads the values of one file, whose numbers all have the same decimal mark: a point, where ncu printed them `for_us`."""
 
-    def __init__(self, texts: Iterable[str], for_us: bool = False) -> None:
+    def __init__(self, readings: Readings, texts: Iterable[str], for_us: bool = False) -> None:
+        self._readings = readings
         self._for_us = for_us
         self.known_point = for_us or any(map(_WITH_POINT.fullmatch, map(str.strip, texts)))
+
+    def add(self, line: int, key: Hashable, metric: str, unit: str, texts: list[str], once_more: bool = False) -> None:
+        """Add a printed value, or least, most and average, to the readings. UserError with the line of what is none."""
+        try:
+            with profile_schema.error_location(self._readings.origin, line):
+                values = [self.value(text, unit) for text in texts]
+        except Word:
+            self._readings.words.add(metric)
+            return
+        if len(values) == 1:
+            self._readings.add(line, key, metric, unit, values[0], once_more)
+        else:
+            self._readings.add_spread(line, key, metric, [(unit, value) for value in values])
 
     def value(self, text: str, unit: str) -> float | None:
         """A counter's value, None where ncu gave none. Word for a word, ValueError for another decimal mark."""
@@ -115,7 +129,7 @@ def _read_launches(table: ProfilerTable, origin: str, for_us: bool = False) -> P
     numbers: dict[tuple[str, str], int] = {}
     values = [head == "Metric Value" if details else head not in _PLACE for head in heads]
     texts = (cell for _, cells in rows for cell, is_value in zip(cells, values, strict=False) if is_value)
-    reader = ValueReader(texts, for_us)
+    reader = ValueReader(readings, texts, for_us)
     for number, cells in rows:
         place = dict(zip(heads, cells, strict=False))
         if not place["Kernel Name"] or not place["ID"].isdecimal():
@@ -134,7 +148,7 @@ def _read_launches(table: ProfilerTable, origin: str, for_us: bool = False) -> P
             triples = zip(heads, units, cells, strict=True)
             printed = [(profile_schema.clean(head), unit, text) for head, unit, text in triples if head not in _PLACE]
         for name, unit, text in printed:
-            add(readings, reader, origin, number, key, name, unit.strip(), [text], once_more=True)
+            reader.add(number, key, name, unit.strip(), [text], once_more=True)
     if not rows or not (len(readings) and readings.rows()):
         raise UserError(f"{origin}, line {table.line}: the header of ncu's CSV and no counters under it")
     what = f"ncu CSV ({'details' if details else 'raw'} page, {len(readings)} launches)"
@@ -149,7 +163,7 @@ def _read_summary(table: ProfilerTable, origin: str) -> Profile:
     readings = Readings(origin)
     table.require((*SPREAD_HEADS, "Metric Unit"), origin)
     rows = [(number, dict(zip(table.heads, cells, strict=True))) for number, cells in table.rows]
-    reader = ValueReader(row[head] for _, row in rows for head in SPREAD_HEADS)
+    reader = ValueReader(readings, (row[head] for _, row in rows for head in SPREAD_HEADS))
     for number, row in rows:
         if not row["Kernel Name"] or not row["Invocations"].isdecimal() or row["Invocations"].strip("0") == "":
             raise UserError(f"{origin}, line {number}: a row without a kernel's name or its number of invocations")
@@ -158,30 +172,6 @@ def _read_summary(table: ProfilerTable, origin: str) -> Profile:
             key = readings.launch(place, row["Kernel Name"], int(row["Invocations"][:9]), _shape(row))
         readings.devices[device_label(row.get("CC", ""))] = None
         metric = label(row["Metric Name"], row.get("Section Name", ""))
-        add(readings, reader, origin, number, key, metric, row["Metric Unit"], [row[which] for which in SPREAD_HEADS])
+        reader.add(number, key, metric, row["Metric Unit"], [row[which] for which in SPREAD_HEADS])
     what = f"ncu summary as CSV ({len(readings)} kernels)"
     return readings.profile(what, "ncu")
-
-
-def add(
-    readings: Readings,
-    reader: ValueReader,
-    origin: str,
-    line: int,
-    key: object,
-    metric: str,
-    unit: str,
-    texts: list[str],
-    once_more: bool = False,
-) -> None:
-    """Add one printed value, or least, most and average. UserError names the line of what is no value."""
-    try:
-        with profile_schema.error_location(origin, line):
-            values = [reader.value(text, unit) for text in texts]
-    except Word:
-        readings.words.add(metric)
-        return
-    if len(values) == 1:
-        readings.add(line, key, metric, unit, values[0], once_more)
-    else:
-        readings.add_spread(line, key, metric, [(unit, value) for value in values])

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from warpbook.common.errors import UserError
 from warpbook.profiling.counter_readings import Readings
-from warpbook.profiling.ncu import SPREAD_HEADS, ValueReader, add, device_label, label
+from warpbook.profiling.ncu import SPREAD_HEADS, ValueReader, device_label, label
 from warpbook.profiling.printed_tables import FENCE, PrintedRun
 from warpbook.profiling.profile_schema import Profile, error_location, reject_strange_name
 
@@ -223,7 +223,7 @@ def _in_table(
 def _profile(run: _Run, origin: str) -> Profile:
     """The counters of a run. A label gets its section, as from the details page: `Occupancy/Achieved Occupancy`."""
     readings = Readings(origin)
-    reader = ValueReader(text for launch in run.launches for *_, texts in launch.rows for text in texts)
+    reader = ValueReader(readings, (text for launch in run.launches for *_, texts in launch.rows for text in texts))
     for launch in run.launches:
         if not launch.rows:
             raise UserError(f"{origin}, line {launch.line}: a launch of {launch.kernel[:60]} without any counter")
@@ -231,6 +231,6 @@ def _profile(run: _Run, origin: str) -> Profile:
             key = readings.launch(launch.key, launch.kernel, launch.launches, launch.shape)
         readings.devices[device_label(launch.capability)] = None
         for line, metric, unit, texts in launch.rows:
-            add(readings, reader, origin, line, key, metric, unit, texts)
+            reader.add(line, key, metric, unit, texts)
     what = f"ncu console text ({len(readings)} launches or kernels)"
     return readings.profile(what, "ncu", left_out=run.left_out)

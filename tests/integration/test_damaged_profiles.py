@@ -8,6 +8,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from warpbook.profiling.profile_schema import Profile
 
 CAPTURED = sorted((PROJECT / "tests/data/profiles").glob("*.[ct]*"))
 CAPTURED += sorted((PROJECT.parent / "shared/cases/profiles").glob("*_ok.txt"))  # where they stand beside the project
+SUMS = [path for path in CAPTURED if re.search(r"stats|sums|nvprof_console|(?:nsys|nvprof)_ok", path.name)]
 EXAMPLES = int(os.environ.get("CHAOS_EXAMPLES", "300"))
 PREFIXES = ("x", "> ", "0: ", "+", "2024-01-01 ", "rank ", "\x1b[1A")
 SUFFIXES = ("\\", ";", " |", "<br>")
@@ -44,6 +46,25 @@ def damaged(lines: list[str]) -> Iterator[tuple[str, str]]:
                 yield f"line {number + 1} broken at {width}", "\n".join([*before, line[:width], line[width:], *after])
                 pieces = line[:width].rstrip(), "  " + line[width:].lstrip()
                 yield f"line {number + 1} broken at {width}, indented", "\n".join([*before, *pieces, *after])
+
+
+def damaged_cells(lines: list[str]) -> Iterator[tuple[str, str]]:
+    """(what was done, the text) where a number is lost, or is joined or exchanged with the next, which is another."""
+    for number, line in enumerate(lines):
+        cells = list(re.finditer(r"(?<![^\s,|])<?\d[\d.,]*?(?:[num]?s|%)?(?=$|[\s,|])", line))
+        for cell, following in pairwise(cells):
+            before, between, after = line[: cell.start()], line[cell.end() : following.start()], line[following.end() :]
+            if between.strip(" ,|"):
+                continue
+            first, second = cell[0], following[0]
+            for what, changed in (
+                ("lost", before + between.lstrip(",") + second + after),
+                ("joined with the next", before + first + second + after),
+                ("exchanged with the next", before + second + between + first + after),
+            ):
+                if what[0] != "e" or first[:3] != second[:3]:
+                    text = "\n".join([*lines[:number], changed, *lines[number + 1 :]])
+                    yield f"line {number + 1}: {first} {what}", text
 
 
 def contents(profile: Profile) -> Counter[tuple[object, ...]]:
@@ -96,6 +117,20 @@ def test_a_damaged_line_never_gives_another_profile_silently(path: Path, tmp_pat
             assert without_launch(rows) == without_launch(whole), what
         else:
             assert (rows, got.device) == (whole, device), what
+
+
+@pytest.mark.parametrize("path", SUMS, ids=lambda path: path.name)
+def test_a_damaged_cell_never_gives_other_sums_silently(path: Path, tmp_path):
+    whole = contents(importing.read(path))
+    cases = list(damaged_cells(path.read_text().split("\n")))
+    step = max(1, len(cases) * len(SUMS) // EXAMPLES)
+    profile = tmp_path / "profile"
+    for what, content in cases[len(path.name) % step :: step]:
+        profile.write_text(content)
+        try:
+            assert contents(importing.read(profile)) == whole, what
+        except UserError as error:
+            assert str(profile) in str(error) and "\n" not in str(error), what
 
 
 def test_how_many_damaged_texts_are_tried_is_told(tried):

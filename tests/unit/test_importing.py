@@ -373,6 +373,14 @@ def test_a_damaged_database_is_refused_with_the_table_and_the_reason(databases, 
                 "KERNEL: no such column.* export .* again",
             ),
             ("ALTER TABLE CUPTI_ACTIVITY_KIND_MEMCPY DROP COLUMN end", "MEMCPY: no such column: end"),
+            (
+                "UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET bytes = -1",
+                "MEMCPY: an event of .CUDA memcpy.* has a negative size",
+            ),
+            (
+                "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET staticSharedMemory = -40000 WHERE rowid = 2",
+                "KERNEL: an event of conv_.* a negative size",
+            ),
             ("DROP TABLE StringIds", "is SQLite, but of no profiler known: it holds CUPTI_ACTIVITY_KIND_KERNEL"),
             ("UPDATE StringIds SET value = NULL", "a name in it is no text"),
         ]

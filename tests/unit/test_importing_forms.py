@@ -92,9 +92,9 @@ def test_damaged_stats_of_2020_are_refused_with_their_line(tmp_path):
             "line 49: .* times in 'jiffies'; known",
         ),
         ("   13.9        64134325", "   13.9          641343", "line 37: 2 calls of cudaDeviceSynchronize"),
-        ("   52.4       240861793", "   52,4       240861793", "line 35: '52,4' has a decimal comma.* LC_ALL=C"),
-        ("   52.4       240861793", " 52,400       240861793", "line 35: '52,400' has a decimal comma"),
-        ("60215448.2", "60215448,2", "line 35: '60215448,2' has a decimal comma"),
+        ("   52.4       240861793", "   52,4       240861793", "line 35: '52,4' has other marks.* LC_ALL=C"),
+        ("   52.4       240861793", " 52,400       240861793", "line 35: '52,400' has other marks"),
+        ("60215448.2", "60215448,2", "line 35: '60215448,2' has other marks"),
         ("   32.9       151444048", "   32.9                ", "line 36: 6 cells where the header names 7"),
     ]:
         assert_refused(tmp_path, replaced(STATS_2020, old, new), reason)
@@ -152,8 +152,8 @@ def test_the_section_of_the_cpu_is_read_past_in_csv(tmp_path):
 
 def test_damaged_console_text_is_refused_with_its_line(tmp_path):
     for old, new, reason in [
-        ("90.00%", "90,00%", "line 6: '90,00' has a decimal comma"),
-        ("9.0000ms", "9,0000ms", "line 6: '9,0000ms' has a decimal comma"),
+        ("90.00%", "90,00%", "line 6: '90,00' has other marks"),
+        ("9.0000ms", "9,0000ms", "line 6: '9,0000ms' has other marks"),
         ("1.0000ms", "1.0000us", "line 7: 4 calls"),
     ]:
         assert_refused(tmp_path, replaced(CPU_PROFILED, old, new), reason)
@@ -175,10 +175,10 @@ def test_ncu_csv_with_thousands_between_commas_is_read(tmp_path):
 
 def test_a_comma_that_is_none_between_thousands_is_refused(tmp_path):
     for old, new, reason in [
-        ("65.77", "65,77", "line 2: '65,77' has a decimal comma.* LC_ALL=C"),
-        ("65.77", "3.065,77", "line 2: '3.065,77' has a decimal comma"),
+        ("65.77", "65,77", "line 2: '65,77' has other marks.* LC_ALL=C"),
+        ("65.77", "3.065,77", "line 2: '3.065,77' has other marks"),
         ("65.77", "65,770", "line 2: '65,770' % is 65770 or 65.770"),
-        ("1,234,567", "1,234,56", "line 3: '1,234,56' has a decimal comma"),
+        ("1,234,567", "1,234,56", "line 3: '1,234,56' has other marks"),
     ]:
         assert_refused(tmp_path, replaced(NCU, old, new), reason)
 
@@ -256,6 +256,16 @@ def test_a_summary_per_kernel_has_three_readings_of_several_launches_and_one_of_
     ]
 
 
+def test_a_wide_row_of_a_summary_is_none_of_another_tools_tables(tmp_path):
+    values = ("971,358,128.00", "1,057,132,864.00", "1,019,439,575.60")
+    narrow = ("1,200,144", "1,200,144", "1,200,144.00")
+    text = NCU_SUMMARY.replace(" ".join(narrow), " ".join(values))
+    text = text.replace("--------- --------- ------------", "-------------- ---------------- ----------------")
+    text = text.replace("  Minimum   Maximum      Average", "       Minimum          Maximum          Average")
+    text = text.replace("   710.11    714.02       712.35", "        710.11           714.02           712.35")
+    assert [row[4] for row in counted(read(tmp_path, text))[3:6]] == [971358128, 1057132864, 1019439575.6]
+
+
 def test_a_summary_as_csv_tells_launches_of_different_grids_apart(tmp_path):
     assert counted(read(tmp_path, NCU_SUMMARY_CSV)) == [
         (0, "conv_forward", "Occupancy/Achieved Occupancy (minimum)", "%", 70.1, 3),
@@ -272,13 +282,16 @@ def last_line(text: str) -> str:
 
 def test_damaged_console_text_of_ncu_is_refused_with_its_line(tmp_path):
     for text, reason in [
-        (last_line(NCU_CONSOLE), "line 68: the table of line 63 is cut off: no dashes close it"),
-        (NCU_CONSOLE.replace("712.35", "712,35"), "line 14: '712,35' has a decimal comma"),
+        (last_line(NCU_CONSOLE), "line 63: the table that begins here is cut off: no dashes close it"),
+        (NCU_CONSOLE.replace("712.35", "712,35"), "line 14: '712,35' has other marks"),
         (replaced(NCU_CONSOLE, "1,254,118", "1.254.118"), "line 12: '1.254.118' is 1254118, or it is no"),
         (re.sub(r"cycle +1,018", "cycle1,018", NCU_2020), "line 8: .* does not stand under"),
         (NCU_2020.replace("1.16", "    "), "line 10: 'Duration .* has no name or no value"),
         (NCU_2020[NCU_2020.index("    Section") :], "line 2: a table without the line of its kernel.* --page raw"),
-        (replaced(NCU_SUMMARY, "712.35", "812.35"), "line 9: the average of gpu__.*, 812.35, is outside its 710.11 to"),
+        (
+            replaced(NCU_SUMMARY, "712.35", "812.35"),
+            "line 9: the average of gpu__.*, 812.35 us, is outside its 710.11 us",
+        ),
         (
             replaced(NCU_SUMMARY, "Minimum   Maximum ", "Minimum   Highest "),
             "line 7: a table of Metric Name.* --page raw",
@@ -286,7 +299,7 @@ def test_damaged_console_text_of_ncu_is_refused_with_its_line(tmp_path):
         (NCU_SUMMARY_CSV[:-9], "line 5: a quoted cell is not closed"),
         (NCU_SUMMARY_CSV.replace('"Average"', '"Mean"'), "line 2: 0 columns 'Average', not one"),
         (NCU_SUMMARY_CSV.replace('"76.20",', ""), "line 3: 14 cells where the header names 15"),
-        (NCU_SUMMARY_CSV.replace('"74.05"', '"74,05"'), "line 3: '74,05' has a decimal comma"),
+        (NCU_SUMMARY_CSV.replace('"74.05"', '"74,05"'), "line 3: '74,05' has other marks"),
     ]:
         assert_refused(tmp_path, text, reason)
 
@@ -323,6 +336,30 @@ def test_events_and_metrics_of_nvprof_are_counters_over_the_launches_of_a_kernel
     assert rows[12:] == [(1, "pool", "gld_efficiency", "%", 87.5, 1)]
 
 
+RATE = "gst_throughput,Global Store Throughput"
+
+
+@pytest.mark.parametrize(
+    ("launches", "printed", "expected"),
+    [
+        (3, ("60.942291MB/s", "61.598341MB/s", "60.081482MB/s"), [60.942291, 61.598341, 60.081482]),
+        (3, ("954.763672KB/s", "1.746516MB/s", "0.000000B/s"), [954.763672, 1.746516, 0]),
+        (3, ("867.000000B/s", "867.000000B/s", "0.000000B/s"), [867, 867, 0]),
+        (1, ("2.782542MB/s", "2.782542MB/s", "1.907349MB/s"), [2.782542]),
+        (3, ("60.942291MB/s", "61.598341MB/s", "59.081482MB/s"), "line 2: the average of .*, 59.0815 MB/s, is outside"),
+        (3, ("1.000000MB/s", "1.000000MB/s", "1.000000GB/s"), "line 2: the average of gst_throughput, 1 GB/s, is outs"),
+        (1, ("2.782542MB/s", "2.882542MB/s", "1.907349MB/s"), "line 2: two values of gst_throughput over one launch"),
+    ],
+)
+def test_the_average_of_a_rate_is_cut_off_to_whole_megabytes(tmp_path, launches, printed, expected):
+    heads = "Device,Kernel,Invocations,Metric Name,Metric Description,Min,Max,Avg"
+    text = f'"{heads.replace(",", chr(34) + "," + chr(34))}"\n"T4 (0)","pool",{launches},{RATE},{",".join(printed)}\n'
+    if isinstance(expected, str):
+        assert_refused(tmp_path, text, expected)
+    else:
+        assert [row["value"] for row in read(tmp_path, text).counters] == expected
+
+
 def test_metrics_of_nvprof_as_csv_are_read_alike(tmp_path):
     rows = counted(read(tmp_path, METRICS_CSV))
     assert rows[2] == (0, "conv_forward", "flop_count_sp (average)", "", 4_171_933_996, 2)
@@ -332,7 +369,7 @@ def test_metrics_of_nvprof_as_csv_are_read_alike(tmp_path):
 def test_damaged_counters_of_nvprof_are_refused_with_their_line(tmp_path):
     for text, reason in [
         (METRICS[:-13], "line 20: "),
-        (replaced(METRICS, "0.756563", "0,756563"), "line 16: '0,756563' has a decimal comma"),
+        (replaced(METRICS, "0.756563", "0,756563"), "line 16: '0,756563' has other marks"),
         (replaced(METRICS, "0.756563", "0.056563"), "line 16: the average of achieved_occupancy, 0.056563, is outside"),
         (
             METRICS.replace("    Kernel: conv", "    Colonel: conv"),

@@ -120,6 +120,19 @@ def test_what_a_terminal_a_log_or_a_mail_puts_around_each_line_is_taken_away(rea
             assert rows(read(log)) == expected, prefix
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "     49        10.683            66.339      23.980    445.5 MB/s     2.77x",
+        "- the copies take 4 billion, and one kernel 4,026,049,432 of 4,031,222,183 ns",
+        "Variant, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072",
+    ],
+)
+def test_what_a_program_or_an_author_wrote_above_a_profile_is_no_row_of_it(read, line):
+    for text in EACH:
+        assert rows(read(f"{line}\n\n{text}")) == rows(read(text))
+
+
 def test_csv_behind_a_prefix_or_indented_is_read(read):
     for text in AS_CSV:
         expected = rows(read(text))
@@ -152,6 +165,20 @@ def test_colours_are_no_part_of_a_line(read):
                 rows(read(re.sub(r"\b(conv_forward|[458]\.0000ms|7\.25|9000000)\b", rf"{begin}\1{end}", text)))
                 == expected
             )
+
+
+@pytest.mark.parametrize("text", [NVPROF, NCU, NCU_CSV])
+def test_letters_and_quotes_that_a_page_drew_otherwise_are_read_as_they_were(read, text):
+    text = text.replace("float", "float*, fifth")
+    drawn = text.replace("fl", "\ufb02").replace("fi", "\ufb01").replace("_", "_\xad").replace("8", "\uff18")
+    assert rows(read(re.sub(r'"([^"\n]*)"', "\u201c\\1\u201d", drawn))) == rows(read(text))
+
+
+@pytest.mark.parametrize("text", [*EACH, NCU_CSV])
+def test_a_name_with_a_character_that_moves_the_cursor_is_refused(refusal, text):
+    assert "is no name of a kernel" in refusal(text.replace("conv_", "convX\b_")) or "part of a launch" in refusal(
+        text.replace("conv_", "convX\b_")
+    )
 
 
 def test_utf_16_without_its_mark_gzip_and_old_line_ends_are_read(read):
@@ -260,9 +287,11 @@ def test_a_name_that_is_broken_inside_of_a_word_is_refused(read, refusal):
     assert joined.summaries[0]["name"] == CONV
 
 
-def test_a_file_that_ends_inside_of_a_row_is_refused(refusal):
+def test_a_file_that_ends_inside_of_a_row_is_refused(read, refusal):
     padded = NSYS.replace("*)\n", "*)  \n")
     assert "line 6: the file ends inside of this row" in refusal(padded[: padded.index("_remove_this")])
+    calls = NSYS.replace("gpu_kern", "osrt").replace("Instances", "Num Calls").replace("\n\n", "\n \n").rstrip()
+    assert rows(read(padded + calls.replace("conv_forward(const float *)", "ioctl")[:-28] + "poll")) == rows(read(NSYS))
     assert "the shares add up to 95.00 %, not 100 %" in refusal("".join(NVPROF.splitlines(keepends=True)[:5]))
 
 
@@ -271,6 +300,7 @@ def test_a_file_that_ends_inside_of_a_row_is_refused(refusal):
 
 def test_several_tools_or_runs_are_refused_with_lines_that_are_read(read, refusal):
     two_runs = NCU + NCU.replace("4242", "4343").replace("1,234,567", "7,654,321")
+    without_device = re.sub(r" GPU activities:(?s:.*)(?=      API calls)", "", NVPROF)
     for text, held in [
         (NCU + NCU, ["1-11", "13-23"]),
         (NCU + "\ufeff" + NCU, ["1-11", "13-23"]),
@@ -281,12 +311,24 @@ def test_several_tools_or_runs_are_refused_with_lines_that_are_read(read, refusa
         (NVPROF + (DATA / "nvprof_metrics.txt").read_text(), ["3-8", "15-28"]),
         (NCU_CSV + NCU_CSV.replace("1,234.50", "9,999.99"), ["1-3", "4-6"]),
         (NVPROF + "\n" + NCU_CSV, ["3-8", "10-12"]),
+        (without_device + NVPROF.replace("777", "778"), ["3-5", "8-13"]),
     ]:
         reason = refusal(text)
         assert re.findall(r"--lines (\d+-\d+)", reason) == held, reason
         for lines in held:
             first, last = map(int, lines.split("-"))
             assert rows(read(text, (first, last)))
+
+
+def test_tables_that_nsys_made_of_two_reports_are_two_profiles(read, refusal):
+    kernels, calls = (f"Processing [{name}.sqlite] with [/opt/cuda_{name}_sum.py]...\n" for name in ("gpu_kern", "api"))
+    kernels += NSYS
+    calls += NSYS.replace("gpu_kern", "api").replace("Instances", "Num Calls")
+    calls = calls.replace("conv_forward(const float *)", "cudaMalloc").replace(
+        "do_not_remove_this_kernel()", "cudaFree"
+    )
+    assert re.findall(r"--lines (\d+-\d+)", refusal(kernels + calls)) == ["2-7", "10-15"]
+    assert len(rows(read((kernels + calls).replace("[api.sqlite", "[gpu_kern.sqlite")))) == 4
 
 
 def test_two_processes_that_printed_at_once_are_named(refusal):
@@ -442,6 +484,7 @@ Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (n
 def test_what_holds_no_profile_is_named_with_the_command_that_gives_one(refusal):
     for content, reason in [
         ("==PROF== Connected to process 4\n==PROF== Report: /a/b.ncu-rep\n", r"progress log.*`ncu --import b.ncu-rep --csv"),
+        (f"==PROF== Connected to process 4\n{NCU_CSV[:17]}", "line 2, .*, begins a table whose heads or rows are"),
         ("==PROF== Connected to process 4\n", r"progress log of ncu, which names no report: .*--log-file"),
         ("======== Warning: No CUDA application was profiled, exiting\n", "saw no kernel"),
         ("==ERROR== ERR_NVGPUCTRPERM - no permission\n", "the profiler's refusal: .*NVreg_RestrictProfiling"),
@@ -452,7 +495,7 @@ def test_what_holds_no_profile_is_named_with_the_command_that_gives_one(refusal)
         ("Total (MB),Count,Avg (MB),Med (MB),Operation\n1.0,1,1.0,1.0,[CUDA memset]\n", "no times of .*, only the table at line 1: import"),
         ("<table>\n<tr><th>Time (%)</th><th>Total Time</th></tr>\n", "line 1: a table as HTML: import what `nsys stats"),
         ("| Metric Name | Metric Unit | Metric Value |\n| Duration | ms | 1 |\n", "without the line of its kernel: print it"),
-        (re.sub(r"(.{80})", r"\1\n", NSYS), "line 3: .* begins a table whose heads or rows are not understood"),
+        (re.sub(r"(.{80})", r"\1\n", NSYS), "line 3: .* stands where the heads of cuda_gpu_kern_sum"),
         ("bash: nvprof: command not found\n", "the shell's message"),
         ('[\n {"Time (%)": 90.0, "Total Time (ns)": 5}]\n', "nsys' JSON: import what `nsys stats .* --format csv"),
         (b"PK\x03\x04rest", "a zip archive; import what this gives: unzip profile"),
@@ -466,9 +509,82 @@ def test_what_holds_no_profile_is_named_with_the_command_that_gives_one(refusal)
         ("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n", "compute-sanitizer, which measures no times"),
         ('"Name","Calls","TotalDurationNs"\n"conv(int)",2,9000000\n', "line 1: .*no line above it names its columns in known"),
         (NCU.replace("    Section: GPU Speed Of Light Throughput\n", ""), "line 3: .*no section under it: print it with ncu --csv"),
-        (NSYS.split(" Time")[0] + "     90.0  9000000  2  4500000.0  4500000.0  conv\n", "line 3: .*no line above it names"),
+        (NSYS.split(" Time")[0] + "     90.0  9000000  2  4500000.0  4500000.0  conv\n", "line 3: .* stands where the heads of"),
     ]:  # fmt: skip
         assert re.search(reason, refusal(content)), (reason, refusal(content))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (NSYS.replace("Instances", "Launches"), "line 3: a table without its column of calls or instances"),
+        (NSYS.replace("Instances", "Num Calls"), "line 3: a table without its column of calls or instances"),
+        (re.sub(r"  +Name$|  conv.*|  do_not.*", "", NSYS, flags=re.M), "line 3: .* stands where the heads of"),
+        (
+            METRICS.split("Invocations", 2)[1].partition("\n")[2],
+            "line 3: a counter, and no line above it names the col",
+        ),
+        (NCU.partition("Unit Metric Value\n")[2] + NCU, "line 5: the end of a table, and no line above it that begins"),
+        (NCU_CSV.replace("(100, 8, 1)", "(1,000, 8, 1)"), r"line 2: '\(1,000, 8, 1\)x.* is no shape of a grid"),
+        (METRICS.replace("155832", "155.832"), "line 10: '155.832' is 155832, or it is no whole number"),
+        (NCU_CSV.replace("1,234.50", "(1,234.50)"), r"line 2: '\(1,234.50\)' is no value of a counter"),
+        (NCU_CSV.replace("gpu__time_duration.sum", "0"), "line 2: '0' is no name of a counter"),
+        (NCU_CSV.replace('"us",', ""), "line 2: .* cells where the header names 10"),
+        (
+            NCU_CSV.replace('"us","1,234.50"', '"1,234.50","us"'),
+            "line 2: 'us' 1,234.50 is no value of a counter: a cell is",
+        ),
+        (
+            NCU_CSV.replace('"us","1,234.50"', '"1,234.50",""'),
+            "line 2: '1,234.50' is no unit: a cell is lost, or moved",
+        ),
+        (NCU.replace(", 1)x(16,", ","), "line 3: .* is part of a launch's line"),
+        (
+            NCU_CSV.replace('int)"', 'int) (25, 6, 16, 1)"'),
+            r"line 2: 'conv_forward.int. .25, 6, 16, 1.' is no name of a k",
+        ),
+        (NVPROF_CSV.replace('"GPU activities",20', '"",20'), "line 5: a row without its Type"),
+        (
+            NVPROF.replace("1.0000us  29", "1.00001us  29").replace("2.0000us  29", "2.00001us  29"),
+            "line 7: 2000.01 is finer",
+        ),
+        (NVPROF.replace("3.0000ms", "3.0000us"), "line 4: 2 calls of conv_forward.*, cannot make 8000000"),
+        (
+            NSYS.replace("4500000.0   4000000", "3500000.0   4000000"),
+            "line 5: the median of .* 3500000.0 ns, outside its",
+        ),
+        (NSYS.replace("9000000", "9'000'000"), "line 5: .9'000'000. has other marks in it than 1,234.5: .* LC_ALL=C"),
+        (NSYS.replace("4500000.0", "4'500'000.0"), "line 5: .4'500'000.0. has other marks in it than 1,234.5"),
+    ],
+)
+def test_a_table_without_what_tells_its_values_is_refused_with_the_line(refusal, text, reason):
+    assert re.search(reason, refusal(text)), refusal(text)
+
+
+def test_columns_of_a_table_are_known_by_their_heads(read):
+    head, *printed = (line.rsplit(",", 3) for line in AS_CSV[3].splitlines() if '",' in line)
+    moved = "\n".join(",".join([line[0], line[3], line[1], line[2]]) for line in [head, *printed])
+    assert rows(read(moved)) == rows(read(AS_CSV[3]))
+    by_name = "Name,Instances,Total Time (ns),Time (%)\nconv(int),2,9000000,90.0\npool(int),1,1000000,10.0\n"
+    assert [(row["name"], row["total_ns"]) for row in rows(read(by_name))] == [
+        ("conv(int)", 9_000_000), ("pool(int)", 1_000_000)
+    ]  # fmt: skip
+
+
+def test_blank_lines_between_the_rows_of_a_launch_are_none_of_its_ends(read):
+    assert rows(read(NCU.replace("\n", "\n\n"))) == rows(read(NCU))
+    sizes = "Total (MB)  Count  Avg (MB)  Min (MB)  Max (MB)  Operation\n\n"
+    for name in ("[CUDA memcpy HtoD]", "[CUDA memset]"):
+        sizes += f"1722500.0  2  861250.0  722500.0  1000000.0  {name}\n\n"
+    assert rows(read(NSYS.replace("\n", "\n\n") + sizes)) == rows(read(NSYS))
+
+
+@pytest.mark.parametrize("edit", [lambda text: text.replace('","', '", "'), lambda text: text.replace('"', "")])
+def test_csv_that_another_program_wrote_again_is_read(read, edit):
+    for text in (AS_CSV[2], AS_CSV[3]):
+        assert rows(read(edit(re.sub(r"\([^()]*,[^()]*\)", "()", text)))) == rows(
+            read(re.sub(r"\([^()]*,[^()]*\)", "()", text))
+        )
 
 
 def test_what_the_profiler_warned_of_is_part_of_what_the_profile_is(read):

@@ -1,14 +1,18 @@
 """Readings of counters as a profile prints them: of one launch, or over all launches of a kernel."""
 
+import re
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from warpbook.common.errors import UserError
-from warpbook.profiling.profile_schema import Row, clean, reject_strange_name
+from warpbook.profiling.profile_schema import Profile, Row, clean, reject_strange_name
 
 SPREAD = ("minimum", "maximum", "average")
-_ROUNDING = 1e-3  # nvprof prints averages of rates outside their own extremes, by so much
+_RATES = {f"{prefix}B/s": 1024**power for power, prefix in enumerate(("", "K", "M", "G", "T"))}
+_NO_METRIC, _NO_UNIT = re.compile(r"^[^A-Za-z]*$|/$"), re.compile(r"^[\d.,]+$|\d[.,]\d")
+_ROUNDING = 1e-3
+_LOST_OF_A_RATE = 10**6  # nvprof cuts averages off to whole 10^6 B/s, but not the extremes
 
 
 @dataclass(frozen=True)
@@ -23,11 +27,12 @@ class Readings:
     """The counters of one file. UserError with the line for a second reading of the same counter."""
 
     def __init__(self, origin: str) -> None:
-        self._origin = origin
+        self.origin = origin
         self._launches: dict[Hashable, _LaunchFacts] = {}
         self._readings: dict[tuple[int, str], tuple[str, float | None]] = {}
         self.words: set[str] = set()
         """Counters whose reading is a word: none of their rows is kept."""
+        self.devices: dict[str, None] = {}
 
     def launch(self, key: Hashable, kernel: str, launches: int | None = None, shape: str = "") -> Hashable:
         """Number the launch that `key` tells from others; gives the key back. ValueError where it contradicts."""
@@ -46,28 +51,34 @@ class Readings:
     ) -> None:
         """Add a reading. `once_more`: the same reading may stand there again, as in CSV."""
         launch = self._launches[key]
+        for what, text, strange in (("name of a counter", metric, _NO_METRIC), ("unit", unit, _NO_UNIT)):
+            if strange.search(text):
+                raise UserError(f"{self.origin}, line {line}: {text[:60]!r} is no {what}: a cell is lost, or moved")
         reading = (clean(unit), value)
         if self._readings.setdefault((launch.number, metric), reading) is not reading and not (
             once_more and self._readings[launch.number, metric] == reading
         ):
             raise UserError(
-                f"{self._origin}, line {line}: a second value of {metric} for {launch.kernel[:60]}: a line stands "
+                f"{self.origin}, line {line}: a second value of {metric} for {launch.kernel[:60]}: a line stands "
                 "twice, or the line that names the next launch is missing"
             )
 
     def add_spread(self, line: int, key: Hashable, metric: str, spread: Sequence[tuple[str, float | None]]) -> None:
         """(unit, value) of least, most and average over a kernel's launches: one reading where there is one launch."""
-        (_, least), (_, most), (unit, average) = spread
-        one_unit = len({unit for unit, _ in spread}) == 1
-        if one_unit and least is not None and most is not None and average is not None:
-            slack = _ROUNDING * max(abs(least), abs(most))
-            if not least - slack <= average <= most + slack:
+        units = {unit for unit, _ in spread}
+        scaled = [value * _RATES.get(unit, 1) for unit, value in spread if value is not None]
+        if len(scaled) == 3 and (len(units) == 1 or units <= _RATES.keys()):
+            least, most, middle = scaled
+            slack = _ROUNDING * max(abs(least), abs(most)) + _LOST_OF_A_RATE * (units <= _RATES.keys())
+            if not least - slack <= middle <= most + slack:
+                low, high, average = (f"{value:g} {unit}".rstrip() for unit, value in spread)
                 raise UserError(
-                    f"{self._origin}, line {line}: the average of {metric}, {average:g}, is outside its {least:g} to "
-                    f"{most:g}"
+                    f"{self.origin}, line {line}: the average of {metric}, {average}, is outside its {low} to {high}"
                 )
         if self._launches[key].launches == 1:
-            self.add(line, key, metric, unit, average)
+            if spread[0] != spread[1]:
+                raise UserError(f"{self.origin}, line {line}: two values of {metric} over one launch")
+            self.add(line, key, metric, *spread[0])
             return
         for which, (unit, value) in zip(SPREAD, spread, strict=True):
             self.add(line, key, f"{metric} ({which})", unit, value)
@@ -78,7 +89,7 @@ class Readings:
     def rows(self) -> list[Row]:
         """Rows of COUNTERS without variant and size; of several shapes, each behind the name. UserError if none."""
         if not self._readings:
-            raise UserError(f"{self._origin} names counters and holds no reading of any")
+            raise UserError(f"{self.origin} names counters and holds no reading of any")
         launches = {launch.number: launch for launch in self._launches.values()}
         shapes = defaultdict(set)
         for launch in launches.values():
@@ -92,6 +103,10 @@ class Readings:
                 rows.append({**row, "launches": launch.launches})
         return rows
 
-    @property
-    def omissions(self) -> tuple[str, ...]:
-        return (f"{len(self.words)} metrics that are words",) if self.words else ()
+    def profile(
+        self, what: str, tool: str, ranges: dict[int, str] | None = None, left_out: Sequence[str] = ()
+    ) -> Profile:
+        """The profile that the readings make; `left_out` is what the file holds besides."""
+        words = (f"{len(self.words)} metrics that are words",) if self.words else ()
+        device = ", ".join(filter(None, self.devices))
+        return Profile(what, tool, [], [], self.rows(), ranges or {}, (*words, *left_out), device)

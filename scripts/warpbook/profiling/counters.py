@@ -46,11 +46,12 @@ STALLS = {
 }
 """What a warp that cannot issue waits for, by ncu's name for it."""
 READY = "not_selected"  # a warp that could issue while another one did: it waits for nothing, but its time passes
+_WAITS = {name: f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio" for name in (*STALLS, READY)}
 
 ALWAYS = (
     SM, MEMORY, DRAM, L1, L2, ISSUE, ACHIEVED, THEORETICAL, DURATION, DRAM_BYTES, "dram__bytes_read.sum",
     "dram__bytes_write.sum", INSTRUCTIONS, FFMA, FADD, FMUL,
-    *(f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio" for name in (*STALLS, READY)),
+    *_WAITS.values(),
 )  # fmt: skip
 """Read of every launch, besides what the variants' headers name."""
 
@@ -93,29 +94,22 @@ class CountedLaunch:
         return 2 * self.values[FFMA] + self.values[FADD] + self.values[FMUL]
 
     @property
+    def _waits(self) -> dict[str, float]:
+        """Shares of a warp's time between two instructions, by what it waits for."""
+        waits = {name: self.values[metric] for name, metric in _WAITS.items() if metric in self.values}
+        return {name: wait / (1 + sum(waits.values())) for name, wait in waits.items()}  # it issues in one cycle
+
+    @property
     def stall(self) -> tuple[str, float] | None:
         """(the reason that warps wait for most, its share of a warp's time between two instructions)."""
-        stalls = {
-            name: self.values[f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio"]
-            for name in (*STALLS, READY)
-            if f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio" in self.values
-        }
-        ready = stalls.pop(READY, 0.0)
-        whole = 1 + ready + sum(stalls.values())  # the cycle in which it issues is the 1
-        name = max(stalls, key=lambda reason: stalls[reason], default=None)
-        return (name, stalls[name] / whole) if name else None
+        stalls = [(name, share) for name, share in self._waits.items() if name != READY]
+        return max(stalls, key=lambda stall: stall[1], default=None)
 
     @property
     def ready(self) -> float | None:
         """The share of a warp's time between two instructions in which it could issue and another one did, which no
         stall's share holds; None where it was not read."""
-        reasons = {
-            name: f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio" for name in (*STALLS, READY)
-        }
-        if reasons[READY] not in self.values:
-            return None
-        whole = 1 + sum(self.values.get(metric, 0.0) for metric in reasons.values())
-        return self.values[reasons[READY]] / whole
+        return self._waits.get(READY)
 
 
 @dataclass(frozen=True)

@@ -94,13 +94,12 @@ def _call_label(api: str) -> Callable[[Label], tuple[str, str]]:
     return lambda label: (f"api_{api}", _callbacks().get((api, label), f"{api} API call {label}"))
 
 
+def _named(kind: str, strings: dict[int, str]) -> Callable[[Label], tuple[str, str]]:
+    return lambda label: (kind, profile_schema.clean(demangle(strings.get(label, ""))) or f"{kind} {label}")
+
+
 def _nvprof_sources(strings: dict[int, str]) -> list[_Source]:
-    def kernel(label: Label) -> tuple[str, str]:
-        return "kernel", profile_schema.clean(demangle(strings.get(label, ""))) or f"kernel {label}"
-
-    def range_label(label: Label) -> tuple[str, str]:
-        return "range", profile_schema.clean(strings.get(label, "")) or f"range {label}"
-
+    kernel = _named("kernel", strings)
     # A range is two markers of one id, its start (flag 2) with a name and its end (flag 4) without.
     markers = (
         "(SELECT a.name, a.timestamp AS start, b.timestamp AS stop FROM CUPTI_ACTIVITY_KIND_MARKER AS a "
@@ -114,14 +113,11 @@ def _nvprof_sources(strings: dict[int, str]) -> list[_Source]:
         _Source("CUPTI_ACTIVITY_KIND_MEMSET", "1", lambda _: ("memset", "[CUDA memset]"), _COPY),
         _Source("CUPTI_ACTIVITY_KIND_RUNTIME", "cbid", _call_label("runtime"), _CALL),
         _Source("CUPTI_ACTIVITY_KIND_DRIVER", "cbid", _call_label("driver"), _CALL),
-        _Source("CUPTI_ACTIVITY_KIND_MARKER", "name", range_label, {}, end="stop", rows=markers),
+        _Source("CUPTI_ACTIVITY_KIND_MARKER", "name", _named("range", strings), {}, end="stop", rows=markers),
     ]
 
 
 def _nsys_sources(strings: dict[int, str]) -> list[_Source]:
-    def kernel(label: Label) -> tuple[str, str]:
-        return "kernel", profile_schema.clean(strings.get(label, "")) or f"kernel {label}"
-
     def call_label(label: Label) -> tuple[str, str]:
         name = profile_schema.clean(strings.get(label, "")) or f"call {label}"
         return profile_schema.activity_kind(name, api=True), name
@@ -133,7 +129,7 @@ def _nsys_sources(strings: dict[int, str]) -> list[_Source]:
     # 59, 60: pushed and popped, started and ended; 70, 71: the same through the older library
     ranges = "[end] IS NOT NULL AND eventType IN (59, 60, 70, 71)"
     return [
-        _Source("CUPTI_ACTIVITY_KIND_KERNEL", "demangledName", kernel, _KERNEL),
+        _Source("CUPTI_ACTIVITY_KIND_KERNEL", "demangledName", _named("kernel", strings), _KERNEL),
         _Source("CUPTI_ACTIVITY_KIND_MEMCPY", "copyKind", _copy_label, _COPY),
         _Source("CUPTI_ACTIVITY_KIND_MEMSET", "1", lambda _: ("memset", "[CUDA memset]"), _COPY),
         _Source("CUPTI_ACTIVITY_KIND_RUNTIME", "nameId", call_label, _CALL),
@@ -231,18 +227,22 @@ def _check_source(database: sqlite3.Connection, source: _Source, tool: _Tool, or
             return False
         return True
 
+    details = {key: of for key, of in source.details.items() if has_columns(of)}
     try:
         length = f"typeof({source.start}) = 'integer' AND typeof({source.end}) = 'integer'"
         length += f" AND {source.end} >= {source.start} AND {source.end} - {source.start} < {2**53}"
-        wrong = database.execute(f"SELECT {source.label} {source.query} AND NOT ({length}) LIMIT 1").fetchone()
+        amounts = "".join(f" AND coalesce({of}, 0) >= 0" for of in details.values() if of.startswith("CAST"))
+        wrong = database.execute(f"SELECT {source.label} {source.query} AND NOT ({length}{amounts}) LIMIT 1").fetchone()
     except sqlite3.OperationalError as error:
         if not str(error).startswith("no such column"):
             raise
         raise UserError(f"{origin}: {source.table}: {error}; {tool.remedy}") from error
     if wrong:
         name = source.known(wrong[0])[1]
-        raise UserError(f"{origin}: {source.table}: an event of {name[:80]} has no times, or ends before its start")
-    return replace(source, details={key: of for key, of in source.details.items() if has_columns(of)})
+        raise UserError(
+            f"{origin}: {source.table}: an event of {name[:80]} has no times, ends before its start, or has a negative size"
+        )
+    return replace(source, details=details)
 
 
 def _sums(database: sqlite3.Connection, source: _Source) -> Iterator[tuple[str, str, int, int, int, int]]:

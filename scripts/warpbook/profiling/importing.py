@@ -43,8 +43,6 @@ _OTHER_TEXTS = (
      "allow counters to all users (NVreg_RestrictProfilingToAdminUsers=0), and profile again"),
     (r"==PROF== Report: (?:.*/)?(\S+)", "a progress log of ncu; import the report that it names: "
      "`ncu --import {0} --csv --page raw > profile.csv`"),
-    (r"==PROF== (?:Connected|Profiling|Disconnected)", "a progress log of ncu, which names no report: profile again "
-     "with `ncu --csv --page raw --log-file profile.csv PROGRAM`"),
     (r"======== (?:Warning: )?No CUDA application was profiled|No kernels were profiled|==WARNING== No kernels", "the "
      "log of a run in which the profiler saw no kernel ({line}): profile the program that launches them"),
     (r"SKIPPED: .* does not contain CUDA", "the log of `nsys stats` on a report without CUDA events: "
@@ -55,7 +53,11 @@ _OTHER_TEXTS = (
      "--csv --print-gpu-trace"),
     (r"ERROR: Report '.*' could not be found", "the log of an `nsys stats` that failed ({line}): ask for the reports "
      f"by their present names, as `{KERNEL_SUMS}`"),
-    (r"Metric Name\W+Metric Unit", f"a table of ncu's metrics without the line of its kernel: {ncu_console.REMEDY}"),
+    (r"^\W*Metric Name\W+Metric Unit", f"a table of ncu's metrics without the line of its kernel: {ncu_console.REMEDY}"),
+    (profile_text.TABLE, "no profile that is read whole: line {number}, {line}, begins a table whose heads or rows are "
+     "not understood: a terminal broke its lines, or some are missing; import what the profiler wrote to a file"),
+    (r"==PROF== (?:Connected|Profiling|Disconnected)", "a progress log of ncu, which names no report: profile again "
+     "with `ncu --csv --page raw --log-file profile.csv PROGRAM`"),
     (r"NVPROF is profiling process", "the beginning of nvprof's output, without a table: profile again with `nvprof "
      "--csv --log-file profile.csv PROGRAM`"),
     (r"Generating .*(?:report|SQLite)|Processing \[|\.(?:nsys-rep|qdrep)\b", "the log of nsys, without a table of "
@@ -191,12 +193,6 @@ def _no_profile_error(lines: Sequence[str], origin: str, first_line: int) -> Use
             if match := re.search(pattern, line):
                 words = what.format(*match.groups(), line=repr(line.strip()[:200]), number=number)
                 return UserError(f"{origin} is {words}")
-    for number, line in enumerate(lines, first_line):
-        if (match := profile_text.LANDMARK.search(line)) and not match[0].startswith("=="):
-            return UserError(
-                f"{origin}, line {number}: {line.strip()[:60]!r} begins a table whose heads or rows are not understood: "
-                "a terminal broke its lines, or some are missing; import what the profiler wrote to a file"
-            )
     return UserError(f"{origin} holds no profile that is known; known: {KNOWN}")
 
 

@@ -1,7 +1,7 @@
 """What Nsight Compute prints as CSV (`ncu --csv`), and what each of its readings says."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import partial
 
 from warpbook.common.errors import UserError
@@ -12,7 +12,7 @@ from warpbook.profiling.profile_schema import Profile
 
 _NUMBER = re.compile(r"(?:\(!\) )?(-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?)(?: \(.*\))?")
 _NONE = re.compile(r"(?:\(!\) )?(?:n/a|-?nan|-?inf|no data|)", re.IGNORECASE)
-_WORD = re.compile(r"(?:\(!\) )?[A-Za-z(](?:(?!.*\s\s).*[^\\|;>])?")
+_WORD = re.compile(r"(?:\(!\) )?(?:[A-Za-z]|\((?![\d.,]+\)))(?:(?!.*\s\s).*[^\\|;>])?")
 _COUNTED = re.compile(
     r"(?:(?:ns|nsec|nsecond|register|cycle|inst|warp|thread|block|sector|request|byte)s?(?:/\w+)?)?", re.IGNORECASE
 )
@@ -41,9 +41,23 @@ class Word(Exception):
 class ValueReader:
     """Reads the values of one file, whose numbers all have the same decimal mark: a point, where ncu printed them `for_us`."""
 
-    def __init__(self, texts: Iterable[str], for_us: bool = False) -> None:
+    def __init__(self, readings: Readings, texts: Iterable[str], for_us: bool = False) -> None:
+        self._readings = readings
         self._for_us = for_us
         self.known_point = for_us or any(map(_WITH_POINT.fullmatch, map(str.strip, texts)))
+
+    def add(self, line: int, key: Hashable, metric: str, unit: str, texts: list[str], once_more: bool = False) -> None:
+        """Add a printed value, or least, most and average, to the readings. UserError with the line of what is none."""
+        try:
+            with profile_schema.error_location(self._readings.origin, line):
+                values = [self.value(text, unit) for text in texts]
+        except Word:
+            self._readings.words.add(metric)
+            return
+        if len(values) == 1:
+            self._readings.add(line, key, metric, unit, values[0], once_more)
+        else:
+            self._readings.add_spread(line, key, metric, [(unit, value) for value in values])
 
     def value(self, text: str, unit: str) -> float | None:
         """A counter's value, None where ncu gave none. Word for a word, ValueError for another decimal mark."""
@@ -52,19 +66,19 @@ class ValueReader:
             return None
         match = _NUMBER.fullmatch(text)
         if not match:
-            profile_schema.reject_decimal_comma(text)
+            profile_schema.reject_other_marks(text)
             profile_schema.reject_thousands_point(text)
             if not _WORD.fullmatch(text):
                 raise ValueError(f"{text[:60]!r} is no value of a counter")
+            if unit:
+                raise ValueError(f"{text[:60]!r} {unit} is no value of a counter: a cell is lost, or moved")
             raise Word
         if unit == "%" and not self._for_us:
             profile_schema.reject_ambiguous_comma(match[1], unit)
         counted = bool(_COUNTED.fullmatch(unit))
         if not self.known_point and _EITHER.fullmatch(match[1]) and counted == ("." in match[1]):
             whole, part = re.split(r"[.,]", match[1])
-            raise ValueError(
-                f"{match[1]!r} {unit} is {whole}{part} or {whole}.{part}: have ncu print it again under LC_ALL=C"
-            )
+            raise ValueError(f"{match[1]!r} {unit} is {whole}{part} or {whole}.{part}: {profile_schema.PRINT_AGAIN}")
         return float(match[1].replace(",", ""))
 
 
@@ -92,7 +106,10 @@ def read_page(lines: Sequence[str]) -> Profile | None:
 
 
 def _shape(place: dict[str, str]) -> str:
-    return f"{place['Grid Size']}x{place['Block Size']}" if place.get("Grid Size") and place.get("Block Size") else ""
+    shape = f" {place.get('Grid Size', '')}x{place.get('Block Size', '')}"
+    if "(" in shape and not profile_schema.SHAPE.fullmatch(shape):
+        raise ValueError(f"{shape.strip()[:60]!r} is no shape of a grid and its blocks, as (100, 8, 1)x(16, 16, 1)")
+    return shape.strip(" x")
 
 
 def _read_launches(table: ProfilerTable, origin: str, for_us: bool = False) -> Profile:
@@ -101,8 +118,7 @@ def _read_launches(table: ProfilerTable, origin: str, for_us: bool = False) -> P
     heads, rows = table.heads, table.rows
     details = "Metric Name" in heads
     needed = ["ID", "Kernel Name", *(["Metric Value", "Metric Unit"] if details else [])]
-    if missing := [name for name in needed if heads.count(name) != 1]:
-        raise UserError(f"{origin}, line {table.line}: {heads.count(missing[0])} columns {missing[0]!r}, not one")
+    table.require(needed, origin)
     units = [""] * len(heads)
     if not details and rows:
         (number, units), *rows = rows
@@ -110,11 +126,10 @@ def _read_launches(table: ProfilerTable, origin: str, for_us: bool = False) -> P
             raise UserError(f"{origin}, line {number}: a launch where the row of the columns' units has to be")
     readings = Readings(origin)
     ranges: dict[int, str] = {}
-    devices: dict[str, None] = {}
     numbers: dict[tuple[str, str], int] = {}
     values = [head == "Metric Value" if details else head not in _PLACE for head in heads]
     texts = (cell for _, cells in rows for cell, is_value in zip(cells, values, strict=False) if is_value)
-    reader = ValueReader(texts, for_us)
+    reader = ValueReader(readings, texts, for_us)
     for number, cells in rows:
         place = dict(zip(heads, cells, strict=False))
         if not place["Kernel Name"] or not place["ID"].isdecimal():
@@ -123,7 +138,7 @@ def _read_launches(table: ProfilerTable, origin: str, for_us: bool = False) -> P
         launch = numbers.setdefault(key, len(numbers))
         with profile_schema.error_location(origin, number):
             readings.launch(key, place["Kernel Name"], shape="" if for_us else _shape(place))
-        devices[place.get(DEVICE_NAME) or device_label(place.get("CC", ""))] = None
+        readings.devices[place.get(DEVICE_NAME) or device_label(place.get("CC", ""))] = None
         if around := place.get(_RANGES, "").strip():
             ranges[launch] = profile_schema.clean(around)
         if details:
@@ -133,20 +148,11 @@ def _read_launches(table: ProfilerTable, origin: str, for_us: bool = False) -> P
             triples = zip(heads, units, cells, strict=True)
             printed = [(profile_schema.clean(head), unit, text) for head, unit, text in triples if head not in _PLACE]
         for name, unit, text in printed:
-            try:
-                with profile_schema.error_location(origin, number):
-                    value = reader.value(text, unit.strip())
-            except Word:
-                readings.words.add(name)
-                continue
-            readings.add(number, key, name, unit, value, once_more=True)
+            reader.add(number, key, name, unit.strip(), [text], once_more=True)
     if not rows or not (len(readings) and readings.rows()):
         raise UserError(f"{origin}, line {table.line}: the header of ncu's CSV and no counters under it")
     what = f"ncu CSV ({'details' if details else 'raw'} page, {len(readings)} launches)"
-    return Profile(
-        what, "ncu", counters=readings.rows(), ranges=ranges, omissions=readings.omissions,
-        device=", ".join(filter(None, devices)),
-    )  # fmt: skip
+    return readings.profile(what, "ncu", ranges)
 
 
 _SUMMARY_PLACE = ("Process ID", "Device", "Kernel Name", "Block Size", "Grid Size", "Context", "Stream")
@@ -155,43 +161,17 @@ _SUMMARY_PLACE = ("Process ID", "Device", "Kernel Name", "Block Size", "Grid Siz
 def _read_summary(table: ProfilerTable, origin: str) -> Profile:
     """The CSV of `ncu --print-summary per-kernel`: a row for each metric over the launches of a kernel."""
     readings = Readings(origin)
-    devices: dict[str, None] = {}
-    if missing := [head for head in (*SPREAD_HEADS, "Metric Unit") if table.heads.count(head) != 1]:
-        raise UserError(f"{origin}, line {table.line}: {table.heads.count(missing[0])} columns {missing[0]!r}, not one")
+    table.require((*SPREAD_HEADS, "Metric Unit"), origin)
     rows = [(number, dict(zip(table.heads, cells, strict=True))) for number, cells in table.rows]
-    reader = ValueReader(row[head] for _, row in rows for head in SPREAD_HEADS)
+    reader = ValueReader(readings, (row[head] for _, row in rows for head in SPREAD_HEADS))
     for number, row in rows:
         if not row["Kernel Name"] or not row["Invocations"].isdecimal() or row["Invocations"].strip("0") == "":
             raise UserError(f"{origin}, line {number}: a row without a kernel's name or its number of invocations")
         place = tuple(row.get(name, "") for name in _SUMMARY_PLACE)
         with profile_schema.error_location(origin, number):
             key = readings.launch(place, row["Kernel Name"], int(row["Invocations"][:9]), _shape(row))
-        devices[device_label(row.get("CC", ""))] = None
+        readings.devices[device_label(row.get("CC", ""))] = None
         metric = label(row["Metric Name"], row.get("Section Name", ""))
-        add(readings, reader, origin, number, key, metric, row["Metric Unit"], [row[which] for which in SPREAD_HEADS])
+        reader.add(number, key, metric, row["Metric Unit"], [row[which] for which in SPREAD_HEADS])
     what = f"ncu summary as CSV ({len(readings)} kernels)"
-    device = ", ".join(filter(None, devices))
-    return Profile(what, "ncu", counters=readings.rows(), omissions=readings.omissions, device=device)
-
-
-def add(
-    readings: Readings,
-    reader: ValueReader,
-    origin: str,
-    line: int,
-    key: object,
-    metric: str,
-    unit: str,
-    texts: list[str],
-) -> None:
-    """Add one printed value, or least, most and average. UserError names the line of what is no value."""
-    try:
-        with profile_schema.error_location(origin, line):
-            values = [reader.value(text, unit) for text in texts]
-    except Word:
-        readings.words.add(metric)
-        return
-    if len(values) == 1:
-        readings.add(line, key, metric, unit, values[0])
-    else:
-        readings.add_spread(line, key, metric, [(unit, value) for value in values])
+    return readings.profile(what, "ncu")

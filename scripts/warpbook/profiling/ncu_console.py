@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from warpbook.common.errors import UserError
 from warpbook.profiling.counter_readings import Readings
-from warpbook.profiling.ncu import SPREAD_HEADS, ValueReader, add, device_label, label
+from warpbook.profiling.ncu import SPREAD_HEADS, ValueReader, device_label, label
 from warpbook.profiling.printed_tables import FENCE, PrintedRun
 from warpbook.profiling.profile_schema import Profile, error_location, reject_strange_name
 
@@ -156,6 +156,8 @@ def parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Printe
                     raise ValueError(f"a table without the line of its kernel above it: {REMEDY}")
                 if place == "table":
                     rule, heads, opened = line, [], number
+                elif index and _is_row(lines[index - 1], line):
+                    raise ValueError("the end of a table, and no line above it that begins one")
                 elif below == _VALUE_HEADS[0].split():
                     raise ValueError("a table of metrics without the line of its section above it")
             elif line.split()[:4] == ["Metric", "Name", "Metric", "Unit"]:
@@ -206,13 +208,13 @@ def _in_table(
         runs[-1].last = number
         return "", []
     if not line.strip():
-        raise ValueError(f"the table of line {opened} is cut off: no dashes close it")
+        return rule, heads
     cells = _cells(line, rule)
     if cells[0] == _VALUE_HEADS[0]:
         if cells not in _HEADS or heads or has_rows:
             raise ValueError(f"a table of {', '.join(cells)}, not of metrics: {REMEDY}")
         return rule, cells
-    if not cells[0] or not any(cells[2:]) or not all(cell.strip("-") for cell in cells if cell):
+    if not cells[0] or not all(cells[2:]) or not all(cell.strip("-") for cell in cells if cell):
         raise ValueError(f"{line.strip()[:60]!r} has no name or no value")
     rows.append((number, label(cells[0], section), cells[1], cells[2:]))
     return rule, heads
@@ -221,16 +223,14 @@ def _in_table(
 def _profile(run: _Run, origin: str) -> Profile:
     """The counters of a run. A label gets its section, as from the details page: `Occupancy/Achieved Occupancy`."""
     readings = Readings(origin)
-    reader = ValueReader(text for launch in run.launches for *_, texts in launch.rows for text in texts)
-    devices: dict[str, None] = {}
+    reader = ValueReader(readings, (text for launch in run.launches for *_, texts in launch.rows for text in texts))
     for launch in run.launches:
         if not launch.rows:
             raise UserError(f"{origin}, line {launch.line}: a launch of {launch.kernel[:60]} without any counter")
         with error_location(origin, launch.line):
             key = readings.launch(launch.key, launch.kernel, launch.launches, launch.shape)
-        devices[device_label(launch.capability)] = None
+        readings.devices[device_label(launch.capability)] = None
         for line, metric, unit, texts in launch.rows:
-            add(readings, reader, origin, line, key, metric, unit, texts)
+            reader.add(line, key, metric, unit, texts)
     what = f"ncu console text ({len(readings)} launches or kernels)"
-    device = ", ".join(filter(None, devices))
-    return Profile(what, "ncu", counters=readings.rows(), omissions=(*readings.omissions, *run.left_out), device=device)
+    return readings.profile(what, "ncu", left_out=run.left_out)

@@ -28,7 +28,6 @@ def read(path: Path, origin: str) -> Profile | None:
             f"{origin}: {PACKAGE} cannot read it ({error}): the file is damaged, or newer than it"
         ) from error
     readings = Readings(origin)
-    devices: dict[str, None] = {}
     for number, action in enumerate(actions):
         try:
             key = readings.launch(number, action.name(action.NameBase_DEMANGLED), shape=_shape(action))
@@ -38,7 +37,7 @@ def read(path: Path, origin: str) -> Profile | None:
             metric = action.metric_by_name(name)
             value = metric.value()
             if name == DEVICE_NAME:
-                devices[str(value)] = None
+                readings.devices[str(value)] = None
             elif not name.startswith(_NO_COUNTERS):
                 if isinstance(value, str):
                     readings.words.add(name)
@@ -47,8 +46,7 @@ def read(path: Path, origin: str) -> Profile | None:
     if not actions:
         raise UserError(f"{origin} holds no kernel that {PACKAGE} can read: it is damaged, or newer than the package")
     what = f"ncu report ({len(actions)} launches)"
-    device = ", ".join(devices)
-    return Profile(what, "ncu", counters=readings.rows(), omissions=readings.omissions, device=device)
+    return readings.profile(what, "ncu")
 
 
 def _shape(action: Any) -> str:

@@ -254,7 +254,8 @@ def parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Printe
                 f"{origin}, line {table.problem[0]}: {table.problem[1]}: processes {', '.join(processes)} printed at "
                 "once; have nvprof write a file for each, as --log-file profile-%p.txt"
             )
-        if not found or any(table.share_of and table.share_of == other.share_of for other in found[-1]):
+        # nvprof prints the device's times before the API's: "gpu" > "api"
+        if not found or any(table.share_of >= other.share_of > "" for other in found[-1]):
             found.append([])
         found[-1].append(table)
     return [

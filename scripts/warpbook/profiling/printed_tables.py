@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from warpbook.common.errors import UserError
-from warpbook.profiling.profile_schema import Profile, column_roles
+from warpbook.profiling.profile_schema import Profile, column_roles, reject_other_marks
 
 FENCE = re.compile(
     r"\s*(?:`{3,}|~{3,}|</?\w+>.*|\\(?:begin|end)\{\w+\}|\{\w+\}|\[/?\w+\]|#\+(?:begin|end)_\w+)\s*\w*\s*"
@@ -21,12 +21,10 @@ FENCE = re.compile(
 
 # nsys names the report, or before 2021 the unit of its times, above a table.
 _REPORT = re.compile(
-    r"\s*(?:\*\* .*\((\w+)\):|Processing \[.*\] with \[(?:.*/)?(\w+?)(?:\.py)?\]|\[\d+/\d+\] Executing '(\w+)' stats report)"
+    r"\s*(?:\*\* .*\((\w+)\):|Processing \[(.*)\] with \[(?:.*/)?(\w+?)(?:\.py)?\]|\[\d+/\d+\] Executing '(\w+)' stats report)"
 )
 _CAPTION = re.compile(r"\b(?:CUDA|NVTX|Operating System|OpenGL|OpenACC)\b.* Statistics(?: \((\w+)\))?")
-_READ_REPORT = re.compile(
-    r"(?:cuda_?)?(?:api|gpu)_?(?:kern|mem_?time)?_?(?:gb_?)?(?:sum|trace)|nvtx_?(?:pushpop_?)?sum"
-)
+READ_REPORT = re.compile(r"(?:cuda_?)?(?:api|gpu)_?(?:kern|mem_?time)?_?(?:gb_?)?(?:sum|trace)|nvtx_?(?:pushpop_?)?sum")
 _NSYS_MESSAGE = re.compile(r"\s*(?:Generating |NOTICE|SKIPPED|ERROR|\[\d+/\d+\])")
 _MESSAGE = re.compile(r"[\s#*]*==+(\w*)==+[\s*]*(.*)")
 _RULE = re.compile(r"(?=.*(?:--|==))[\s|+:=-]++")
@@ -39,6 +37,7 @@ _CELL_LINES = 40  # a quoted cell's, of advice
 _NUMBERS_OF_A_ROW = 5
 _UNREAD_FIGURE = re.compile(r"Med|StdDev")
 _SOME_HEAD = re.compile(r'Time ?\(%\)|\bDuration\b|(?:Kernel|Metric|Event) Name|"Kernel"|\bTotal\b')
+_DECIMALS_IN_WORDS = re.compile(r"[A-Za-z/] +\d*\.\d")  # of no name a part: a program printed them
 _SIZES = re.compile(r"Total(?: \(\w+\))?")
 _SHAPES = ("gridxyz", "blockxyz")  # three numbers in a cell
 _LAST_BEFORE_NAME = re.compile(r"[A-Za-z_~\[(<]")
@@ -54,16 +53,24 @@ class ProfilerTable:
     heads: list[str]
     split: Callable[[str], list[str]]
     report: str = ""  # nsys' name of it
+    source: str = ""  # the file that nsys made it of
     first: int = 0
     last: int = 0
     unit: str = ""  # of its times, from a caption
     section: str = ""  # nvprof's message above it
     units: list[str] = field(default_factory=list)  # of the columns, where a row of them stands above the others
     spans: list[tuple[int, int | None]] = field(default_factory=list)
-    unread: list[int] = field(default_factory=list)  # columns of numbers that nobody reads, but that have to be numbers
+    numbers: list[int] = field(default_factory=list)  # columns that tell a row: the share or start, and unread numbers
     width: int = 0  # of a rule, to which nsys fills up rows with blanks
     padded: bool = False
+    is_cut_off: bool = False  # the file ends inside of its last row
     rows: list[tuple[int, list[str]]] = field(default_factory=list)
+
+    def require(self, heads: Iterable[str], origin: str) -> None:
+        """UserError names a head that the table has not once."""
+        for head in heads:
+            if (count := self.heads.count(head)) != 1:
+                raise UserError(f"{origin}, line {self.line}: {count} columns {head!r}, not one")
 
     @property
     def tool(self) -> str:
@@ -85,10 +92,10 @@ class PrintedRun:
 
 
 def runs(tables: Iterable[ProfilerTable], key: Callable[[ProfilerTable], str]) -> Iterator[list[ProfilerTable]]:
-    """Tables of one tool, run by run: no run has two tables of the same key. Tables without a key are in any run."""
+    """Tables of one tool, run by run: each is of one file, and has no two tables of the same key, but without one."""
     run: list[ProfilerTable] = []
     for table in tables:
-        if key(table) and any(key(table) == key(other) for other in run):
+        if any(len({table.source, other.source, ""}) > 2 or key(table) == key(other) != "" for other in run):
             yield run
             run = []
         run.append(table)
@@ -98,7 +105,11 @@ def runs(tables: Iterable[ProfilerTable], key: Callable[[ProfilerTable], str]) -
 
 def csv_cells(line: str, delimiter: str = ",") -> list[str]:
     """The cells of one line of CSV; csv.Error where its quotes are not closed."""
-    return next(csv.reader([part + "\n" for part in line.split("\n")], delimiter=delimiter, strict=True)) or [""]
+    return next(
+        csv.reader(
+            [part + "\n" for part in line.split("\n")], delimiter=delimiter, strict=True, skipinitialspace=', "' in line
+        )
+    ) or [""]
 
 
 def _kind(heads: Sequence[str]) -> str:
@@ -153,15 +164,17 @@ def _start_table(number: int, line: str, below: str, report: str) -> ProfilerTab
             continue
         columns = not (split is _between_pipes or split is csv_cells or split is _between_tabs)
         kind = _kind(heads) if all(heads) else ""
-        if not kind and len(heads) > 2 and report and not _READ_REPORT.fullmatch(report):
+        if not kind and len(heads) > 2 and report and not READ_REPORT.fullmatch(report):
             kind = "other"
         if not kind or (columns and kind not in ("sums", "trace", "other")):
             continue
         table = ProfilerTable(kind, number, heads, split, report)
         if kind in ("sums", "trace") and table.tool == "nvprof" and split is not csv_cells:
             continue  # its columns are read elsewhere
-        if kind == "sums":
-            table.unread = [place for place, head in enumerate(heads) if _UNREAD_FIGURE.match(head)]
+        if kind in ("sums", "trace"):
+            roles = [role for role, _ in column_roles(heads)]
+            table.numbers = [roles.index("share" if kind == "sums" else "start")]
+            table.numbers += [place for place, head in enumerate(heads) if _UNREAD_FIGURE.match(head)]
         if columns:
             if in_rule:
                 spans: list[tuple[int, int | None]] = [match.span() for match in re.finditer("[-=]+", below)]
@@ -232,24 +245,31 @@ def _row(table: ProfilerTable, lines: Sequence[str], place: int) -> tuple[list[s
     if not fewest <= len(cells) <= names:
         hint = "; decimal commas? Print it again under LC_ALL=C" if times and len(cells) > names else ""
         raise csv.Error(f"{len(cells)} cells where the header names {names}{hint}")
-    first = cells[table.heads[0] == "Type"].strip()
-    if times and not _NUMBER.fullmatch(first.strip("<%")) and first not in _UNITS:
-        raise csv.Error(f"{first!r} is no {table.heads[table.heads[0] == 'Type']}")
-    for number in table.unread:
-        if not _NUMBER.fullmatch(cells[number].strip()):
-            raise csv.Error(f"{cells[number]!r} is no {table.heads[number]}")
+    for number in table.numbers:
+        cell = cells[number].strip()
+        if not _NUMBER.fullmatch(cell.strip("<%")) and not (cell in _UNITS and not table.rows):
+            reject_other_marks(cell)
+            raise csv.Error(f"{cell!r} is no {table.heads[number]}")
     return cells, taken
+
+
+def _is_size(table: ProfilerTable, line: str) -> bool:
+    """Whether a line is a row of a table of sizes, behind a blank line too: its numbers, and one cell of words."""
+    numbers = re.match(r"(?:[\d.,]+[\s|]+)+", line.lstrip(" |"))
+    return bool(numbers and _SIZES.fullmatch(table.heads[0]) and len(numbers[0].split()) == len(table.heads) - 1)
 
 
 def _looks_like_a_row(line: str) -> bool:
     """Whether a line has numbers and a name as only a row has, or quoted cells as only CSV has."""
     if line.count('","') > 1:
         return True
-    words = line.replace("|", " ").split()
-    for cells, begin in ((line.split(","), 0), (words, 2)):
-        numbers = [bool(_NUMBER.fullmatch(cell)) for cell in cells]
+    words, cells = line.replace("|", " ").split(), line.split(",")
+    if not re.search(r"\d", cells[0]):
+        del cells[0]  # what the row is of
+    for texts, begin in ((cells, 1), (words, 2)):
+        numbers = [bool(_NUMBER.fullmatch(text)) for text in texts]
         if sum(numbers) >= _NUMBERS_OF_A_ROW and all(numbers[:begin]):
-            return any(character.isalpha() for character in line)
+            return any(map(str.isalpha, line)) and not _DECIMALS_IN_WORDS.search(line)
     return False
 
 
@@ -259,7 +279,7 @@ def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Profile
     found: list[ProfilerTable] = []
     table: ProfilerTable | None = None
     blank = False  # since the last row
-    report = unit = section = ""
+    report = unit = section = source = ""
     caption = heading = taken = 0
     for place, line in enumerate(lines):
         number = place + first_line
@@ -269,17 +289,18 @@ def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Profile
         below = lines[place + 1] if place + 1 < len(lines) else ""
         if not line.strip():
             blank = True
-            table = None if table and table.kind == "other" else table
         elif match := _REPORT.match(line) or _CAPTION.search(line):
             table, blank, caption = None, True, number
             if heading and found:
                 break
             heading = number if line.lstrip().startswith("**") else 0
-            unit = (match[1] or "") if match.re is _CAPTION else ""
-            report = next(filter(None, match.groups())) if match.re is _REPORT else ""
+            unit, report = (match[1] or "") if match.re is _CAPTION else "", ""
+            if match.re is _REPORT:
+                source, report = match[2] or source, match[1] or match[3] or match[4]
         elif opened := _start_table(number, line, below, report):
             table, blank = opened, False
             table.unit, table.section, table.first, table.last = unit, section, caption or number, number
+            table.source = source
             unit, report, caption, heading = "", "", 0, 0
             found.append(table)
         elif ";" in line and _start_table(number, line.replace(";", ","), below, ""):
@@ -296,6 +317,8 @@ def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Profile
         elif _RULE.fullmatch(line):
             continue
         else:
+            if table and table.kind == "other" and blank and not _is_size(table, line):
+                table = None
             try:
                 if table:
                     cells, taken = _row(table, lines, place)
@@ -303,8 +326,13 @@ def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Profile
                     table.last, blank = number + taken - 1, False
                     table.padded |= line != line.rstrip()
                     continue
+                if READ_REPORT.fullmatch(report):
+                    raise UserError(
+                        f"{origin}, line {number}: {line.strip()[:60]!r} stands where the heads of {report} have to: a "
+                        "terminal broke its lines, or some are missing; import what the profiler wrote to a file"
+                    )
                 reason = f"{line.strip()[:60]!r} is a row, and no line above it names its columns in known words"
-            except csv.Error as error:
+            except (csv.Error, ValueError) as error:
                 reason = str(error)
             if (table and (not blank or _TWO_NUMBERS.match(line))) or _looks_like_a_row(line):
                 raise UserError(f"{origin}, line {number}: {reason}")
@@ -312,5 +340,5 @@ def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Profile
     if heading and found:
         raise UserError(f"{origin}, line {heading}: the title of a table, and no table under it: the file is cut off")
     if table and table.last == number and len(lines[-1]) < table.width and any(other.padded for other in found):
-        raise UserError(f"{origin}, line {number}: the file ends inside of this row: it is cut off")
+        table.is_cut_off = True
     return found

@@ -105,6 +105,8 @@ def _read(tables: Sequence[ProfilerTable], origin: str, what: str) -> Profile:
             continue
         if not table.rows:
             raise UserError(f"{origin}, line {table.line}: a header of {what} and no rows under it")
+        if table.is_cut_off and (table.kind == "trace" or any(share_of for share_of, _ in _wholes(table))):
+            raise UserError(f"{origin}, line {table.last}: the file ends inside of this row: it is cut off")
         columns = _units(table, origin)
         if table.kind == "trace":
             left_out += _read_trace(table, columns, origin, events, devices)
@@ -155,8 +157,12 @@ def _read_sums(
             grid, block = (", ".join(cells[heads.index(name)].split()) for name in ("gridxyz", "blockxyz"))
             cells = [*cells[:-1], f"{cells[-1]} ({grid})x({block})"]
         if not share_of:
+            if "calls" not in dict(columns) or printed_tables.READ_REPORT.fullmatch(table.report):
+                raise UserError(f"{origin}, line {table.line}: a table without its column of calls or instances")
             if _ROW_INSIDE.search(cells[-1]):
                 raise UserError(f"{origin}, line {number}: several rows run together: {cells[-1][:60]!r}")
+            if not cells[0].strip():
+                raise UserError(f"{origin}, line {number}: a row without its {table.heads[0]}")
             left_out[cells[0] if heads[0] == "type" else f"the table at line {table.line}"] = None
             continue
         with profile_schema.error_location(origin, number):

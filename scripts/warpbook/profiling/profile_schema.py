@@ -24,14 +24,17 @@ _NS = {
 TIME_UNIT = "|".join(sorted(map(re.escape, _NS), key=len, reverse=True))
 _NUMBER = re.compile(r"(\d{1,3}(?:,\d{3}){1,5}|\d{1,18})(\.\d{1,12})?")
 _TIME = re.compile(rf"({_NUMBER.pattern}) ?({TIME_UNIT})?")
-_WITH_COMMA = re.compile(r"(?=.*\d,\d)[<-]?[\d.,\s]++(?:%|[a-zA-Z\u00b5\u03bc/]{1,7})?")
+_OTHER_MARKS = re.compile(r"(?=.*\d[,'\u2019_ ]\d)[<-]?[\d.,'\u2019_\s]++(?:%|[a-zA-Z\u00b5\u03bc/]{1,7})?")
+_COUNTED = ("ns", "nsec", "B", "")  # units of whole numbers
 _EITHER = re.compile(r"(\d{1,3},\d{3}) ?([^\d\s]*)")  # thousands, or three decimals
 _EITHER_POINT = re.compile(r"(\d{1,3}(?:\.\d{3})+) ?([^\d\s.]*)")
-_SHAPE = re.compile(r" \(\d+, \d+, \d+\)x\(\d+, \d+, \d+\)$")
+SHAPE = re.compile(r" \(\d+, \d+, \d+\)x\(\d+, \d+, \d+\)$")
 _NO_BRACKET = re.compile(r"->|[<>]=|<<|>>(?=\d)")
 _NAME_BEGIN = re.compile(r"[A-Za-z_~\[]|\(anonymous namespace\)|<unnamed>")
 _NO_NAME = re.compile(r"[,#|\"\u2500-\u257f]|(?<!:):(?!:)|\s\s|(?:^|\s)\d|\)\s(?!const\b)\w")  # in no brackets
-_NEVER = re.compile(r"[\\;\u2010-\u2015]|</|(?<!operator\()\)<|^\[[\w -]+\](?! \[\d+\]$).")  # of no name a part
+_NEVER = re.compile(
+    r"[\\;\u2010-\u2015]|</|(?<!operator\()\)<|^\[[\w -]+\](?! \[\d+\]$).|\) +\(\d[\d, ]*\)"
+)  # of no name a part
 _API = re.compile(r"cu(da)?[A-Z]\w*")
 _API_VERSION = re.compile(r"_v\d{4,}(_pt(sz|ds))?$")
 _COPIES = (
@@ -42,7 +45,7 @@ _COPIES = (
 _ROLES = {
     "share": ("time%",), "total": ("time", "totaltime"),
     "calls": ("calls", "call", "numcalls", "instances", "count", "operations"),
-    "avg": ("avg", "average"), "min": ("min", "minimum"), "max": ("max", "maximum"),
+    "avg": ("avg", "average"), "med": ("med",), "min": ("min", "minimum"), "max": ("max", "maximum"),
     "name": ("name", "operation", "range", "kernelfunction"), "type": ("type", "category"),
     "start": ("start",), "duration": ("duration",), "correlation": ("corrid", "correlation_id"),
     "grid_x": ("grdx", "gridx"), "grid_y": ("grdy", "gridy"), "grid_z": ("grdz", "gridz"),
@@ -97,42 +100,38 @@ def error_location(origin: str, line: int) -> Iterator[None]:
         raise UserError(f"{origin}, line {line}: {error}") from error
 
 
-def reject_decimal_comma(text: str, anywhere: bool = False) -> None:
-    """ValueError where a number's comma is none between thousands; with `anywhere`, for each comma."""
+PRINT_AGAIN = "have the profiler print it again under LC_ALL=C, or import its own report file"
+
+
+def reject_other_marks(text: str, anywhere: bool = False) -> None:
+    """ValueError where a number has another mark than a comma between thousands; with `anywhere`, for each mark."""
     number = text.strip()
-    if _WITH_COMMA.fullmatch(number) and (anywhere or not re.match(_NUMBER.pattern + r"(?![\d.,])", number)):
-        raise ValueError(
-            f"{number!r} has a decimal comma, and figures are read with decimal points: have the profiler print it "
-            "again under LC_ALL=C, or import its own report file"
-        )
+    read = not anywhere and re.match(_NUMBER.pattern + r"(?![\d.,'\u2019_]| \d)", number)
+    if _OTHER_MARKS.fullmatch(number) and not read:
+        raise ValueError(f"{number!r} has other marks in it than 1,234.5: {PRINT_AGAIN}")
 
 
 def reject_thousands_point(text: str, unit: str = "") -> None:
     """ValueError for a whole number such as `1.234`, whose point stands between thousands or before three decimals."""
     match = _EITHER_POINT.fullmatch(text.strip())
-    if match and (match[2] or unit) in ("ns", "nsec", "B", ""):
-        raise ValueError(
-            f"{text.strip()!r} is {match[1].replace('.', '')}, or it is no whole number: have the profiler print it "
-            "again under LC_ALL=C, or import its own report file"
-        )
+    if match and (match[2] or unit) in _COUNTED:
+        whole = match[1].replace(".", "")
+        raise ValueError(f"{text.strip()!r} is {whole}, or it is no whole number: {PRINT_AGAIN}")
 
 
 def reject_ambiguous_comma(text: str, unit: str) -> None:
     """ValueError for a number such as `4,194` where decimals are printed too: its comma can be either."""
     match = _EITHER.fullmatch(text.strip())
-    if match and (match[2] or unit) not in ("ns", "nsec", "B", ""):
-        thousands, decimal = match[1].replace(",", ""), match[1].replace(",", ".")
-        raise ValueError(
-            f"{match[1]!r} {match[2] or unit} is {thousands} or {decimal}: have the profiler print it again under "
-            "LC_ALL=C, or import its own report file"
-        )
+    if match and (unit := match[2] or unit) not in _COUNTED:
+        whole, part = match[1].split(",")
+        raise ValueError(f"{match[1]!r} {unit} is {whole}{part} or {whole}.{part}: {PRINT_AGAIN}")
 
 
 def parse_number(text: str, scale: int = 1) -> PrintedNumber:
     """A printed number such as `1,979,310` or `13.166`, times `scale`; ValueError when it is none."""
     match = _NUMBER.fullmatch(text.strip())
     if not match:
-        reject_decimal_comma(text)
+        reject_other_marks(text)
         raise ValueError(f"{text.strip()!r} is no number of at most 18 digits")
     value = Decimal(text.strip().replace(",", ""))
     if value * scale >= 2**63:
@@ -146,7 +145,7 @@ def time_ns(text: str, unit: str = "") -> PrintedNumber:
     """A printed time in ns: `1.97931s`, `5.9230us`, `13.166` where `unit` is ms. Its own unit goes before `unit`."""
     match = _TIME.fullmatch(text.strip())
     if not match or not (match[4] or unit):
-        reject_decimal_comma(text)
+        reject_other_marks(text)
         raise ValueError(f"{text.strip()!r} is no time; times are printed as 1.97931s, 13.166ms, 5.9230us or 897ns")
     if (match[4] or unit) not in _NS:
         raise ValueError(f"{unit!r} is no unit of time; known: {', '.join(_NS)}")
@@ -188,7 +187,7 @@ def clean(name: str) -> str:
 
 def reject_strange_name(name: str) -> None:
     """ValueError for what no kernel and no copy is called: the rest of a broken line, or a name that is cut off."""
-    name = _SHAPE.sub("", name)
+    name = SHAPE.sub("", name)
     angles = depth = 0
     outside = []  # what stands in no brackets
     for character in _NO_BRACKET.sub("", name):
@@ -198,7 +197,7 @@ def reject_strange_name(name: str) -> None:
         if depth < 0:
             break
     strange = _NEVER.search(name) or _NO_NAME.search("".join(outside))
-    if depth < 0 or not _NAME_BEGIN.match(name) or ")x(" in name or strange:
+    if depth < 0 or not _NAME_BEGIN.match(name) or ")x(" in name or strange or not name.isprintable():
         raise ValueError(f"{name[:60]!r} is no name of a kernel: a line is broken, or a mark was added to it")
     if (depth or angles) and not name.endswith(("...", "\u2026")) and "operator" not in name:
         raise ValueError(f"the name {name[:60]!r} is cut off: its brackets do not close")
@@ -307,7 +306,7 @@ def sum_row(line: int, cells: Mapping[str, tuple[str, str]], free_name: bool = F
     if not name:
         raise ValueError("the row has no name")
     share = cells["share"][0].strip().removesuffix("%").strip()
-    reject_decimal_comma(share, anywhere=True)  # at most 100: its comma tells those of the other figures
+    reject_other_marks(share, anywhere=True)  # at most 100: its comma tells those of the other figures
     if not free_name and not is_api(name):
         reject_strange_name(name)
     if "." not in share:
@@ -317,17 +316,29 @@ def sum_row(line: int, cells: Mapping[str, tuple[str, str]], free_name: bool = F
         reject_thousands_point(*cells.get(part, ("", "")))
     calls = parse_number(cells["calls"][0]).whole() if "calls" in cells else None
     total = time_ns(*cells["total"])
-    total.whole()
-    avg, least, most = (time_ns(*cells[part]) if part in cells else None for part in ("avg", "min", "max"))
+    avg, med, least, most = (time_ns(*cells[part]) if part in cells else None for part in ("avg", "med", "min", "max"))
+    for time in filter(None, (total, least, most)):
+        time.whole()
     if calls == 0:
         raise ValueError(f"{name} has a row, but no calls")
-    if avg and least and most and not (least.value - avg.step <= avg.value <= most.value + avg.step):
-        raise ValueError(f"the average of {name} is {avg.value:f} ns, outside its {least.value:f} to {most.value:f} ns")
+    for what, middle in (("average", avg), ("median", med)):
+        if middle and least and most and not least.value - middle.step <= middle.value <= most.value + middle.step:
+            raise ValueError(
+                f"the {what} of {name} is {middle.value:f} ns, outside its {least.value:f} to {most.value:f} ns"
+            )
     # nvprof cuts an average to whole ns before it prints it
     if avg and calls and abs(avg.value * calls - total.value) > max(avg.step, Decimal(1)) * calls + total.step:
         raise ValueError(
             f"{calls} calls of {name} at {avg.value:f} ns each make {avg.value * calls:f} ns, not {total.value:f} ns"
         )
+    if calls and least and most:
+        slack = total.step + calls * (least.step + most.step)
+        low, high = (calls - 1) * least.value + most.value, least.value + (calls - 1) * most.value
+        if not low - slack <= total.value <= high + slack:
+            raise ValueError(
+                f"{calls} calls of {name}, one of {least.value:f} and one of {most.value:f} ns, cannot make "
+                f"{total.value:f} ns"
+            )
     return SumRow(
         line, name, parse_number(share.removeprefix("<")), share.startswith("<"), total, calls, avg, least, most
     )

@@ -4,6 +4,7 @@ import gzip
 import html
 import json
 import re
+import unicodedata
 import zlib
 from collections.abc import Collection
 from itertools import pairwise
@@ -35,17 +36,19 @@ _TAGS = re.compile(r"<(span|font|code|tt|b|strong|em)\b[^<>]*>(.*?)</\1>")
 _LINE_END = re.compile(r"<br ?/?>$")
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|nbsp|#\d{1,5}|#x[0-9a-fA-F]{1,4});")
 _ADDED, _TAKEN_AWAY = re.compile(r"^\+(?![-=]+(?:\+|$))"), re.compile(r"-(?:\s|\d)")
-LANDMARK = re.compile(
-    r'==\d+== (?:NVPROF|Profiling) |(?:Type\s+)?"?Time ?\(%\)[\s,"|]+(?:Total )?Time\b|"?Start(?: \(\w+\))?"?[\s,"|]+'
+TABLE = re.compile(
+    r'(?:Type\s+)?"?Time ?\(%\)[\s,"|]+(?:Total )?Time\b|"?Start(?: \(\w+\))?"?[\s,"|]+'
     r'"?Duration\b|Section: \w|"?ID"?,"?(?:Process ID|Kernel Name)\b|"Device","(?:Kernel|Context)",|'
-    r"Invocations\s+(?:Metric|Event) Name\b|==PROF== "
+    r"Invocations\s+(?:Metric|Event) Name\b"
 )
+LANDMARK = re.compile(rf"==\d+== (?:NVPROF|Profiling) |{TABLE.pattern}|==PROF== ")
 """What only a profiler prints, wherever it stands in a line."""
 
 _STAMP = re.compile(
     r"\d{4}-\d\d-\d\d|\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|(?<!\d)\d+\.\d+|(?<=[A-Z][a-z]{2}) +\d{1,2}\b"
 )
 _RANKS_SHOWN = 6
+_STRAIGHT_QUOTES = str.maketrans("\u201c\u201d\u201e", '"' * 3)
 
 
 def unpack(path: Path, target: Path, origin: str) -> None:
@@ -136,7 +139,12 @@ def _plain(line: str) -> str:
     line = _COLOUR.sub("", line)
     if "<" in line:
         line = _LINE_END.sub("", _TAGS.sub(r"\2", line))
-    return _ENTITY.sub(lambda entity: html.unescape(entity[0]), line).replace("\xa0", " ").replace("\ufeff", "")
+    line = _ENTITY.sub(lambda entity: html.unescape(entity[0]), line)
+    if line.isascii():
+        return line
+    # a blank that is no plain one, letters that a page drew as one, curly quotes, and characters that nobody sees
+    line = unicodedata.normalize("NFKC", line).translate(_STRAIGHT_QUOTES)
+    return "".join(character for character in line if unicodedata.category(character) != "Cf")
 
 
 def without_prefix(lines: list[str], origin: str) -> list[str]:

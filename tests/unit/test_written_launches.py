@@ -6,6 +6,7 @@ import shutil
 import pytest
 import yaml
 
+from warpbook.common import expressions
 from warpbook.common.files import PROJECT
 from warpbook.kernels import variants
 from warpbook.kernels.launch_inference import cuda_ast, inferred_facts, launch_reader
@@ -127,7 +128,7 @@ UNREADABLE = {
         "`tiles` is set in a loop, line 31 (launch in line 34)", "grid: [?]",
     ),
     "a grid that a condition decides": (
-        [("    dim3 dimBlock", "    if (H_out > 40) dimGrid.z = 1;\n    dim3 dimBlock")],
+        [("    dim3 dimBlock", "    if (fits(H_out)) dimGrid.z = 1;\n    dim3 dimBlock")],
         "`dimGrid` is set under a condition, line 31 (launch in line 33)", "threads: [16, 16, 1]",
     ),
     "a launch under a condition": (
@@ -145,8 +146,8 @@ UNREADABLE = {
         "`output` is y by its name, and const, line 6", "arguments: [y, x, w,",
     ),
     "a choice that no arithmetic makes": (
-        [("ceil(H_out / 16.0) * ceil", "(H_out % 16 ? H_out / 16 + 1 : H_out / 16) * ceil")],
-        "is no sum, product or quotient of extents and numbers, line 29 (launch in line 32)", "grid: [?]",
+        [("ceil(H_out / 16.0) * ceil", "(fits(H_out) ? 2 : 1) * ceil")],
+        "`fits(H_out)` calls what is not known here, line 29 (launch in line 32)", "grid: [?]",
     ),
     "too few arguments": (
         [("W, K);\n    cuda", "W);\n    cuda")],
@@ -517,9 +518,34 @@ def test_c_arithmetic_keeps_its_meaning():
         ("W_out * 0.5", "W_out * (1 / 2) // 1"),
         ("std::max(1, (H - K + 1) >> 2)", "max(1, H_out // 2 ** 2)"),
         ("0x10 * sizeof(float)", 64),
+        ("W_out / 16 + (W_out % 16 != 0)", "W_out // 16 + min(W_out % 16, 1)"),
+        ("W_out % 16 ? W_out / 16 + 1 : W_out / 16", "W_out // 16 + min(W_out % 16, 1) * 1"),
     ]:
         text = changed(("dimGrid(M, Y, B)", f"dimGrid(M, {written}, B)"))
         assert launch_reader.read(text).facts["grid"] == ["M", read, "N"]
+
+
+@pytest.mark.parametrize(
+    ("statements", "threads"),
+    [
+        ("if (n % 32) t++;", lambda n, t: t + (n % 32 > 0)),
+        ("if (t > 512) { t = 512; }", lambda n, t: min(t, 512)),
+        ("if (n < 64) t = 32; else if (n <= 128 || n == 200) t = 64; else { t -= 1; }",
+         lambda n, t: 32 if n < 64 else 64 if n <= 128 or n == 200 else t - 1),
+        ("if (!(n % 4) && n >= 100) t *= 2;", lambda n, t: 2 * t if n % 4 == 0 and n >= 100 else t),
+        ("int u = n > 100 ? n / 3 : n % 7; t = u + 1;", lambda n, t: (n // 3 if n > 100 else n % 7) + 1),
+        ("if (n > 9) { int t = 5; }", lambda n, t: t),
+        ("dim3 b(t); if (n != 7) b.x = 64; t = b.x;", lambda n, t: t if n == 7 else 64),
+    ],
+)  # fmt: skip
+def test_numbers_that_conditions_decide_are_what_c_makes_them(statements, threads):
+    code = f"""\
+__global__ void add(const float *in, float *out, int n) {{ out[0] = in[0]; }}
+void run(const float *in, float *out, int n) {{ int t = n / 4 + 1; {statements} add<<<1, t>>>(in, out, n); }}
+"""
+    read = launch_reader.read(code, "", HostNames(problems.find("reduce"))).facts["threads"][0]
+    for n in range(1, 300):
+        assert expressions.evaluate(read, {"n": n}) == threads(n, n // 4 + 1)
 
 
 def test_a_stride_that_the_kernel_gets_is_the_layer_s():

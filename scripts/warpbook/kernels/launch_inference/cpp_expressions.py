@@ -7,7 +7,7 @@ What is no such expression raises `UnreadableExpression`, with its line.
 import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -54,6 +54,10 @@ class SymbolicValue:
     tree: ast.expr
     integer: bool = True
     whole: bool = True
+    is_truth: bool = False
+    """Whether it is 1 or 0."""
+    sides: "tuple[SymbolicValue, ...]" = ()
+    """Of a truth, the two values of which the first is the greater one."""
 
     @property
     def text(self) -> str:
@@ -240,9 +244,11 @@ class ExpressionReader:
 
     def _apply_sign(self, node: "Node", line: int) -> SymbolicValue:
         sign, inner = cuda_ast.node_text(cuda_ast.field(node, "operator")), cuda_ast.field(node, "argument")
-        if sign not in ("-", "+") or inner is None:
+        if sign not in ("-", "+", "!") or inner is None:
             raise UnreadableExpression(f"`{_short(node)}` is no sum, product or quotient of extents and numbers", line)
         value = self.value(inner, line)
+        if sign == "!":
+            return _negation(_truth(value))
         return SymbolicValue(ast.UnaryOp(ast.USub(), value.tree), value.integer, value.whole) if sign == "-" else value
 
     def _combine(self, node: "Node", line: int) -> SymbolicValue:
@@ -254,8 +260,10 @@ class ExpressionReader:
         if sign in ("<<", ">>"):
             power = ast.BinOp(ast.Constant(2), ast.Pow(), right.tree)
             return SymbolicValue(ast.BinOp(left.tree, ast.Mult() if sign == "<<" else ast.FloorDiv(), power))
+        if sign in _CONDITIONS:
+            return _CONDITIONS[sign](left, right)
         if sign not in _OPERATORS:
-            raise UnreadableExpression(f"`{_short(node)}`: `{sign}` is none of + - * / % << >>", line)
+            raise UnreadableExpression(f"`{_short(node)}`: `{sign}` is none of {' '.join(_OPERATORS)} << >>", line)
         integer = left.integer and right.integer
         if sign == "*" and "1" in (left.text, right.text):
             factor = left if right.text == "1" else right
@@ -265,27 +273,20 @@ class ExpressionReader:
         return SymbolicValue(ast.BinOp(left.tree, _OPERATORS[sign](), right.tree), integer, left.whole and right.whole)
 
     def _choice(self, node: "Node", line: int) -> SymbolicValue:
-        """`a < b ? a : b` and its like: the lesser or the larger; a choice that constants make."""
-        condition, *both = (cuda_ast.field(node, name) for name in ("condition", "consequence", "alternative"))
+        """`condition ? a : b`."""
+        condition, first, second = (cuda_ast.field(node, name) for name in ("condition", "consequence", "alternative"))
         while condition is not None and condition.type == "parenthesized_expression":
             condition = condition.named_children[0]
-        sign = cuda_ast.node_text(cuda_ast.field(condition, "operator")) if condition else ""
-        if condition is not None and len(both) == 2 and not sign and all(both):
-            chosen = self.value(condition, line)
-            if chosen.constant:
-                taken = both[0] if expressions.fraction(chosen.text) else both[1]
-                return self.value(taken, line) if taken else chosen
-        if condition is not None and sign in ("<", "<=", ">", ">=") and all(both):
-            sides = [cuda_ast.field(condition, name) for name in ("left", "right")]
-            left, right = (self.value(each, line) for each in sides if each)
-            first, second = (self.value(each, line) for each in both if each)
-            if {left.text, right.text} == {first.text, second.text}:
-                lesser = (left.text == first.text) == sign.startswith("<")
-                made = _call("min" if lesser else "max", first, second)
-                return SymbolicValue(made, first.integer and second.integer, first.whole and second.whole)
-            if sign in (">", ">=") and right.text == "0" and _is_positive(left.tree):
-                return first
-        raise UnreadableExpression(f"`{_short(node)}` is no sum, product or quotient of extents and numbers", line)
+        if condition is None or first is None or second is None:
+            raise UnreadableExpression(f"`{_short(node)}` cannot be read", line)
+        truth = self.truth(condition, line)
+        if truth.constant:  # the other may be no number
+            return self.value(first if truth.text == "1" else second, line)
+        return choose(truth, self.value(first, line), self.value(second, line))
+
+    def truth(self, node: "Node", line: int = 0) -> SymbolicValue:
+        """1 where a condition holds, else 0. Raises Unread."""
+        return _simplest(_truth(self.value(node, line)), self._strided)
 
     def _size(self, node: "Node", line: int) -> SymbolicValue:
         named = cuda_ast.node_text(cuda_ast.field(node, "type") or cuda_ast.field(node, "value")).strip("() ")
@@ -357,13 +358,77 @@ def _cast(value: SymbolicValue, type_name: str, node: "Node", line: int) -> Symb
     raise UnreadableExpression(f"`{_short(node)}`: the type {type_name} is not known here", line)
 
 
-def _is_positive(tree: ast.AST) -> bool:
-    """Whether a number is above 0 whatever its extents are."""
-    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Add | ast.Mult):
-        return _is_positive(tree.left) and _is_positive(tree.right)
+def _is_counted(tree: ast.AST) -> bool:
+    """Whether a number is not below 0 whatever its extents are."""
+    if isinstance(tree, ast.BinOp):
+        return not isinstance(tree.op, ast.Sub) and _is_counted(tree.left) and _is_counted(tree.right)
+    if isinstance(tree, ast.Call):
+        return (any if ast.unparse(tree.func) == "max" else all)(map(_is_counted, tree.args))
     return isinstance(tree, ast.Name) or (
-        isinstance(tree, ast.Constant) and isinstance(tree.value, int) and tree.value > 0
+        isinstance(tree, ast.Constant) and isinstance(tree.value, int) and tree.value >= 0
     )
+
+
+def _truth(value: SymbolicValue) -> SymbolicValue:
+    """1 of what is not 0, else 0."""
+    if value.constant:
+        return number(int(expressions.fraction(value.text) != 0))
+    text = value.text if _is_counted(value.tree) else f"max({value.text}, -({value.text}))"
+    return value if value.is_truth else _condition(f"min({text if value.whole else f'ceil({text})'}, 1)")
+
+
+def _condition(text: str, sides: tuple[SymbolicValue, ...] = ()) -> SymbolicValue:
+    return replace(symbolic(text), is_truth=True, sides=sides)
+
+
+def _negation(value: SymbolicValue) -> SymbolicValue:
+    truth = _truth(value)
+    return replace(
+        _truth(symbolic(f"1 - ({truth.text})")) if truth.constant else _condition(f"1 - ({truth.text})"),
+        sides=value.sides[::-1],
+    )
+
+
+def _exceeds(left: SymbolicValue, right: SymbolicValue) -> SymbolicValue:
+    if left.text == "0" and _is_counted(right.tree):
+        return number(0)
+    plain = right.text == "0" and _is_counted(left.tree)
+    more = left if plain else symbolic(f"max({left.text} - ({right.text}), 0)")
+    return replace(_truth(replace(more, whole=left.whole and right.whole)), sides=(left, right))
+
+
+def _differs(left: SymbolicValue, right: SymbolicValue) -> SymbolicValue:
+    return _truth(left if right.text == "0" else symbolic(f"({left.text}) - ({right.text})"))
+
+
+_CONDITIONS: dict[str, Callable[[SymbolicValue, SymbolicValue], SymbolicValue]] = {
+    "!=": _differs,
+    "==": lambda left, right: _negation(_differs(left, right)),
+    ">": _exceeds,
+    "<": lambda left, right: _exceeds(right, left),
+    "<=": lambda left, right: _negation(_exceeds(left, right)),
+    ">=": lambda left, right: _negation(_exceeds(right, left)),
+    "&&": lambda left, right: _condition(f"({_truth(left).text}) * ({_truth(right).text})"),
+    "||": lambda left, right: _condition(f"max({_truth(left).text}, {_truth(right).text})"),
+}
+
+
+def choose(truth: SymbolicValue, first: SymbolicValue, second: SymbolicValue) -> SymbolicValue:
+    """The first value where a condition is 1, else the second."""
+    if truth.constant:
+        return first if truth.text == "1" else second
+    integer, whole = first.integer and second.integer, first.whole and second.whole
+    more, sides = first.tree, [side.text for side in truth.sides]
+    tree: ast.expr
+    if sides in ([first.text, second.text], [second.text, first.text]):
+        tree = _call("max" if sides[0] == first.text else "min", *sorted((first, second), key=lambda one: one.constant))
+    elif isinstance(more, ast.BinOp) and isinstance(more.op, ast.Add) and ast.unparse(more.left) == second.text:
+        tree = ast.BinOp(second.tree, ast.Add(), ast.BinOp(truth.tree, ast.Mult(), more.right))
+    else:
+        parts = ((truth, first), (_negation(truth), second))
+        chosen = [ast.BinOp(condition.tree, ast.Mult(), value.tree) for condition, value in parts]
+        tree = ast.BinOp(chosen[0], ast.Add(), chosen[1])
+    return SymbolicValue(tree, integer, whole)
 
 
 def _call(name: str, *values: SymbolicValue) -> ast.expr:

@@ -97,17 +97,16 @@ def _condition(statement: "Node") -> str:
     return cuda_ast.node_text(cuda_ast.field(statement, "condition"))
 
 
-def _bounded(statement: "Node") -> "tuple[str, Node] | None":
-    """The name that `if (blocks > 64) blocks = 64;` bounds, and what it is then: min(blocks, 64). None of other statements."""
-    text = "".join(sources.without_comments(cuda_ast.node_text(statement)).split())
-    found = re.fullmatch(r"if\((.+?)([<>])=?(.+?)\)\{?(\w+)=([^=;]+);\}?", text)
-    if not found:
-        return None
-    left, sign, right, name, bound = found.groups()
-    if {left, right} != {name, bound}:
-        return None
-    value = cpp.parse_expression(f"{'min' if (sign == '>') == (left == name) else 'max'}({name}, {bound})")
-    return (name, value.named_children[0]) if value is not None else None
+def _chosen(name: str, truth: SymbolicValue, first: Known, second: Known, line: int) -> Known:
+    """What a name stands for behind an `if`, of what either branch makes it."""
+    if first == second or truth.constant:
+        return second if truth.text == "0" else first
+    if isinstance(first, SymbolicValue) and isinstance(second, SymbolicValue):
+        return cpp.choose(truth, first, second)
+    if isinstance(first, Extents) and isinstance(second, Extents):
+        both = ([*each.values, *[cpp.number(1)] * 3][:3] for each in (first, second))
+        return Extents(tuple(cpp.choose(truth, *each) for each in zip(*both, strict=True)))
+    return UnreadableExpression(f"`{name}` is set under a condition", line)
 
 
 def _macro_value(node: "Node") -> "Node | None":
@@ -264,8 +263,8 @@ class HostScope:
     def _statement(self, statement: "Node") -> None:
         if statement.type == "declaration":
             self.declare(statement)
-        elif statement.type == "if_statement" and (bounded := _bounded(statement)):
-            self._bind(*bounded, cuda_ast.line(statement))
+        elif statement.type == "if_statement" and self._branches(statement):
+            return
         elif statement.type == "if_statement" and _COMMAND_LINE.search(_condition(statement)):
             before = {name: value for name, value in self.known.items() if isinstance(value, SymbolicValue)}
             self._forget(statement, "under a condition")
@@ -280,6 +279,9 @@ class HostScope:
             made = statement.named_children[0] if statement.named_children else None
             if made is not None and made.type == "assignment_expression":
                 self._assign(made)
+            elif made is not None and made.type == "update_expression":
+                counted, sign = cuda_ast.field(made, "argument"), cuda_ast.node_text(cuda_ast.field(made, "operator"))
+                self._change(cuda_ast.node_text(counted), sign, "1", cuda_ast.line(made))
             elif asked := _ATTRIBUTE.search(cuda_ast.node_text(statement)):
                 variable, attribute = asked.groups()
                 self._suppose(variable, _OF_DEVICE[attribute], ", as an H100 has")
@@ -292,6 +294,33 @@ class HostScope:
                     self._suppose(threads, THREADS)
             else:
                 self._forget(statement, "by a call")
+
+    def _branches(self, statement: "Node") -> bool:
+        """Read what either branch of an `if` sets, each name the one value or the other by the condition; false where
+        that is not known."""
+        condition = cuda_ast.field(statement, "condition")
+        try:
+            value = cuda_ast.field(condition, "value") if condition else None
+            truth = self.reader.truth(value) if value else None
+        except UnreadableExpression:
+            return False
+        if truth is None:
+            return False
+        before, made, own = self.known, [], set()
+        for branch in ("consequence", "alternative"):
+            self.known = dict(before)
+            body = cuda_ast.field(statement, branch)
+            inner = [body] if body else []
+            while len(inner) == 1 and inner[0].type in ("compound_statement", "else_clause"):
+                inner = inner[0].named_children
+            for each in inner:
+                self._statement(each)
+                own |= {declared_name(one) for one in each.children_by_field_name("declarator")}
+            made.append(self.known)
+        self.known = before
+        for name in before.keys() - own:
+            before[name] = _chosen(name, truth, made[0][name], made[1][name], cuda_ast.line(statement))
+        return True
 
     def enumerate(self, node: "Node") -> None:
         """Names of an enumeration, those with a value."""
@@ -352,7 +381,7 @@ class HostScope:
             if kind == "auto" and cuda_ast.node_text(value).startswith("dim3"):
                 self.known[name] = self.reader.extents(value)
                 return
-            made = self.reader.value(value)
+            made = self.reader.value(value, line)
             if kind != "auto" and not cpp.is_fraction(kind):
                 made = made.as_integer()
             elif cpp.is_fraction(kind):
@@ -377,7 +406,7 @@ class HostScope:
         base = left.named_children[0] if left.type == "field_expression" else left
         name, line = cuda_ast.node_text(base), cuda_ast.line(node)
         if sign != "=":
-            self.known[name] = UnreadableExpression(f"`{name}` is changed by `{sign}`", line)
+            self._change(name, sign, cuda_ast.node_text(right), line)
         elif left.type == "field_expression":
             known, place = self.known.get(name), "xyz".find(cuda_ast.node_text(cuda_ast.field(left, "field")))
             if isinstance(known, Extents) and place >= 0:
@@ -395,6 +424,14 @@ class HostScope:
                     self.known[name] = reason
             else:
                 self._bind(name, right, line)
+
+    def _change(self, name: str, sign: str, by: str, line: int) -> None:
+        """`name += by`, or `name++`."""
+        value = cpp.parse_expression(f"{name} {sign[0]} ({by})")
+        if value is not None and isinstance(self.known.get(name), SymbolicValue):
+            self._bind(name, value, line)
+        else:
+            self.known[name] = UnreadableExpression(f"`{name}` is changed by `{sign}`", line)
 
     def _forget(self, statement: "Node", where: str) -> None:
         """Every name that a statement may change is not known behind it, nor in it."""

@@ -582,6 +582,48 @@ def test_kernels_without_host_code_are_compiled_as_they_are():
             assert cuda_ast.device_code(text) == text, variant.name
 
 
+BRANCHES = """\
+#ifndef SIDE
+#define SIDE 4
+#endif
+#if SIDE == 4 && !defined(WIDE)
+typedef float real;
+#elif defined(NARROW) || SIDE > 99
+typedef int real;
+#else
+typedef double real;
+#endif
+__global__ void add(const real *in, real *out, int n) { out[0] = in[0]; }
+void run(const real *in, real *out, int n) {
+#ifdef WIDE
+  int threads = 64 * SIDE;
+#else
+  int threads = 32 * SIDE; // "128"
+#endif
+#if __CUDACC_VER_MAJOR__ > 11
+  add<<<1, threads>>>(in, out, n);
+#endif
+}
+"""
+
+
+def test_of_branches_of_the_preprocessor_the_one_that_is_compiled_is_read(tmp_path):
+    read = read_beside(tmp_path, "reduce", BRANCHES)
+    assert read.header.threads == [128] and dict(read.problem.dtypes) == {}
+    wide = read_beside(tmp_path, "reduce", BRANCHES, "constants: {WIDE: 1, SIDE: 8}\n")
+    assert wide.header.threads == [512] and "__CUDACC_VER_MAJOR__" in wide.code
+    assert set(dict(wide.problem.dtypes).values()) == {"float64"}
+
+
+@pytest.mark.parametrize(
+    ("condition", "remedy"), [("#if 0", "remove it"), ("#ifdef FAST", "say `constants: {FAST: 1}`")]
+)
+def test_a_file_of_which_no_kernel_is_compiled_is_told_so(condition, remedy, tmp_path):
+    code = f"{condition}\n__global__ void add(const float *in, float *out, int n) {{}}\n#endif\n"
+    error = read_beside(tmp_path, "reduce", code).read_error
+    assert "none of its kernels is compiled" in error and error.endswith(remedy)
+
+
 KERNEL = "__global__ void conv(const float* x, const float* w, float* y, %s) {}\n"
 EXTENTS = "int N, int C, int H, int W, int M, int K"
 HOST = f"void run(const float* x, const float* w, float* y, {EXTENTS})"

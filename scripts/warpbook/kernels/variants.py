@@ -27,7 +27,7 @@ from warpbook.common.files import PROJECT, new_module
 from warpbook.kernels import declared_launch, ece408, headers, occupancy, python_functions, sources
 from warpbook.kernels.headers import Header
 from warpbook.kernels.languages import LANGUAGES, Language
-from warpbook.kernels.launch_inference import launch_reader, launch_sites, python_launches
+from warpbook.kernels.launch_inference import launch_reader, launch_sites, preprocessor, python_launches
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.inferred_facts import InferredLaunch
 from warpbook.kernels.launches import Argument, Call
@@ -365,6 +365,12 @@ def read(name: str, folder: Path | None = None) -> Variant:
             said_by = facts
             completing = headers.parse_facts(beside.header) if beside.header.strip() else {}
             content, keys = headers.join(content, completing), frozenset(map(str, completing))
+        defined = content.get("constants") or {}
+        if cuda and not described.header and isinstance(defined, dict):
+            with suppress(ImportError):
+                described = replace(described, code=preprocessor.active(inlined.code, defined))
+            if "__global__" in inlined.code and "__global__" not in described.code:
+                raise ValueError(preprocessor.missing_macro(inlined.code))
         if cuda and python is None and not described.problem and not headers.declare_launch(content):
             said_by, kept = cuda, said_by
             asked = content.get("kernel") or ""
@@ -372,7 +378,7 @@ def read(name: str, folder: Path | None = None) -> Variant:
                 asked = list(map(str, content.pop("kernel")))
             bounds = content.get("limits") or {}
             names = HostNames(of, [name for name, bound in bounds.items() if isinstance(bound, dict) and "is" in bound])
-            written = launch_reader.read_file(cuda, described.code, asked, names, inlined.files)
+            written = launch_reader.read_file(cuda, described.code, asked, names, inlined.files, defined)
             read_facts = written.facts if written else {}
             limits = read_facts.get("limits", {}) | bounds
             content = {**read_facts, **content, **({"limits": limits} if limits else {})}

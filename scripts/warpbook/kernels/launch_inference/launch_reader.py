@@ -6,12 +6,12 @@ line, and the facts to write instead, as far as they were understood.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from warpbook.kernels import ece408, launches, sources
-from warpbook.kernels.launch_inference import cuda_ast, launch_rewriting, launch_sites
+from warpbook.kernels.launch_inference import cuda_ast, launch_rewriting, launch_sites, preprocessor
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.host_scope import Globals
 from warpbook.kernels.launch_inference.inferred_facts import (
@@ -203,16 +203,23 @@ def _draft(kernel: str, definition: "Node", names: HostNames) -> dict[str, Any]:
 
 
 def read_file(
-    path: Path, code: str, wanted: "str | Sequence[str]", names: HostNames, included: Sequence[Path] = ()
+    path: Path,
+    code: str,
+    wanted: "str | Sequence[str]",
+    names: HostNames,
+    included: Sequence[Path],
+    defined: Mapping[str, object],
 ) -> InferredLaunch | None:
-    """How a file, with what it includes of its own, launches its own kernel; None where it launches none. Raises
-    ValueError with what to write instead."""
+    """How a file, with what it includes of its own and the macros that are `defined`, launches its own kernel; None where
+    it launches none. Raises ValueError with what to write instead."""
     if ece408.interface(code):
         return None
     try:
+        own = sources.read_text(path)
+        text = preprocessor.active("\n".join([*map(sources.read_text, included), own]), defined)
         # What it includes stands behind it, so that its lines keep their numbers.
-        texts = [sources.read_text(each) for each in (path, *included)]
-        return read("\n".join(texts), wanted, names)
+        made = "\n".join(f"#define {name} {value}" for name, value in defined.items())
+        return read(f"{text[len(text) - len(own) :]}\n{text[: len(text) - len(own)]}\n{made}", wanted, names)
     except UnreadableLaunch as unread:
         kernels = kernel_definitions(cuda_ast.parse(code))
         asked = wanted if isinstance(wanted, str) else ""

@@ -519,7 +519,7 @@ def test_c_arithmetic_keeps_its_meaning():
         ("std::max(1, (H - K + 1) >> 2)", "max(1, H_out // 2 ** 2)"),
         ("0x10 * sizeof(float)", 64),
         ("W_out / 16 + (W_out % 16 != 0)", "W_out // 16 + min(W_out % 16, 1)"),
-        ("W_out % 16 ? W_out / 16 + 1 : W_out / 16", "W_out // 16 + min(W_out % 16, 1) * 1"),
+        ("W_out % 16 ? W_out / 16 + 1 : W_out / 16", "W_out // 16 + min(W_out % 16, 1)"),
     ]:
         text = changed(("dimGrid(M, Y, B)", f"dimGrid(M, {written}, B)"))
         assert launch_reader.read(text).facts["grid"] == ["M", read, "N"]
@@ -970,6 +970,53 @@ OTHERS |= {
         "  soft<<<dim3(cols / 64, rows), 64>>>(x, y, rows, cols);\n}\n",
         {"kernel": "soft", "arguments": ["x", "y", "rows", "columns"], "threads": [64], "grid": ["columns // 64", "rows"]},
     ),
+    "a product of square matrices with factors": (
+        "gemm",
+        "__global__ void mul(float *A, float *B, float *C, float alpha, float beta, int N) { C[0] = A[0] * B[0]; }\n"
+        "void run(float *A, float *B, float *C, float alpha, float beta, int N) {\n"
+        "  float *h_C;\n  h_C = allocate(N);\n  mul<<<N, 64>>>(A, B, C, alpha, beta, N);\n}\n",
+        {"kernel": "mul", "arguments": ["a", "b", "c", 1.0, 0.0, "n"], "threads": [64], "grid": ["n"],
+         "limits": {"equal": ["m", "n", "k"]}, "clear": ["c"]},
+    ),
+    "blocks that a device allows and a function of the host's adds up": (
+        "reduce",
+        "__global__ void add(const float *in, float *out, int n) { out[blockIdx.x] = in[0]; }\n"
+        "bool check(float *sums, float truth, int n) {\n"
+        "  float all = 0;\n  for (int i = 0; i < n; i++) all += sums[i];\n  return all == truth;\n}\n"
+        "void run(const float *in, int n) {\n  cudaDeviceProp prop;\n  cudaGetDeviceProperties(&prop, 0);\n"
+        "  int blocks = std::min(n / 64, prop.maxGridSize[1]);\n  float *out, *back;\n"
+        "  add<<<dim3(blocks, 1), 64>>>(in, out, n);\n"
+        "  cudaMemcpy(back, out, blocks * 4, cudaMemcpyDeviceToHost);\n  check(back, 1.0f, blocks);\n}\n",
+        {"scratch": {"partial": "4 * (min(n // 64, 65535))"}, "steps": [
+            {"kernel": "add", "arguments": ["x", "partial", "n"], "threads": [64], "grid": ["min(n // 64, 65535)", 1]},
+            {"sum": "partial"}]},
+    ),
+    "an image whose rows and columns the host calls as other extents": (
+        "conv",
+        "#define n 768\n#define m 512\n__constant__ float filter[9];\n"
+        "__global__ void conv(float *in, float *out, int input_rows, int input_cols, int k_rows, int k_cols) {\n"
+        "  out[input_cols * threadIdx.x] = in[input_cols] * filter[k_cols * 2];\n}\n"
+        "int main() {\n  int M = m, N = n, K_R = 3, K_C = 3;\n  float *in, *out, *taps;\n"
+        "  cudaMemcpyToSymbol(filter, taps, 36);\n  conv<<<M, N>>>(in, out, M, N, K_R, K_C);\n}\n",
+        {"kernel": "conv", "arguments": ["x", "y", "H", "W", 3, 3], "threads": ["W"], "grid": ["H"],
+         "constant_memory": "filter",
+         "limits": {"C": {"is": 1}, "M": {"is": 1}, "N": {"is": 1}, "weights": 9, "K": {"is": 3}}},
+    ),
+    "one row, of a length that another function of the file gives": (
+        "softmax",
+        "#define N_DIM 10\n__global__ void soft(const float *x, float *y, int N) {}\n"
+        "void solve(const float *x, float *y, int N) { soft<<<N, 1>>>(x, y, N); }\n"
+        "int main() { float *x, *y; solve(x, y, N_DIM); }\n",
+        {"kernel": "soft", "arguments": ["x", "y", "columns"], "threads": [1], "grid": ["columns"],
+         "limits": {"rows": {"is": 1}}},
+    ),
+    "one row, whose length the kernel calls so": (
+        "softmax",
+        "#define N 5\n__global__ void soft(const float *x, float *y, int size) {}\n"
+        "int main() { float *x, *y; soft<<<N, 1>>>(x, y, N); }\n",
+        {"kernel": "soft", "arguments": ["x", "y", "columns"], "threads": [1], "grid": ["columns"],
+         "limits": {"rows": {"is": 1}}},
+    ),
     "a product that is written to the first matrix": (
         "gemm",
         "__global__ void mul(float *A, float *B, float *C, int n) { A[0] = B[0] * C[0]; }\n"
@@ -1093,7 +1140,7 @@ def test_kernels_that_hand_nothing_on_are_asked_about_and_either_answer_is_read(
     ],
 )
 def test_numbers_of_the_file_that_a_kernel_counts_to_are_its_limits(numbers, limits, tmp_path):
-    inner = "K" if "K" in numbers else "N"
+    inner, rows = ("K", "M") if "K" in numbers else ("N", "N")
     read = read_beside(
         tmp_path,
         "gemm",
@@ -1104,7 +1151,7 @@ __global__ void mm(const int *a, const int *b, int *c) {{
     __shared__ int tile[TILE];
     for (int i = 0; i < {inner}; ++i) c[blockIdx.x * N] += a[blockIdx.x * {inner} + i] * b[i * N];
 }}
-int main() {{ int *a, *b, *c; mm<<<N / TILE, TILE>>>(a, b, c); }}
+int main() {{ int *a, *b, *c; cudaMalloc(&c, {rows} * N * 4); mm<<<N / TILE, TILE>>>(a, b, c); }}
 """,
     )
     assert read.read_error == "" and read.inferred_launch.facts["limits"] == limits

@@ -423,7 +423,8 @@ def choose(truth: SymbolicValue, first: SymbolicValue, second: SymbolicValue) ->
     if sides in ([first.text, second.text], [second.text, first.text]):
         tree = _call("max" if sides[0] == first.text else "min", *sorted((first, second), key=lambda one: one.constant))
     elif isinstance(more, ast.BinOp) and isinstance(more.op, ast.Add) and ast.unparse(more.left) == second.text:
-        tree = ast.BinOp(second.tree, ast.Add(), ast.BinOp(truth.tree, ast.Mult(), more.right))
+        added = truth.tree if ast.unparse(more.right) == "1" else ast.BinOp(truth.tree, ast.Mult(), more.right)
+        tree = ast.BinOp(second.tree, ast.Add(), added)
     else:
         parts = ((truth, first), (_negation(truth), second))
         chosen = [ast.BinOp(condition.tree, ast.Mult(), value.tree) for condition, value in parts]

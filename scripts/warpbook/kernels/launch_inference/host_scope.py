@@ -42,7 +42,7 @@ _NONE: Mapping[str, str] = {}
 _COUNT = re.compile(r"(\w+)(?:\.|->)(?:numel|size)\(\)")
 _OF_DEVICE = {
     "multiProcessorCount": 132, "maxThreadsPerBlock": 1024, "warpSize": 32, "maxThreadsPerMultiProcessor": 2048,
-    "sharedMemPerBlock": 49152, "cudaDevAttrMultiProcessorCount": 132, "cudaDevAttrMaxThreadsPerBlock": 1024,
+    "sharedMemPerBlock": 49152, "maxGridSize[0]": 2147483647, "maxGridSize[1]": 65535, "maxThreadsDim[0]": 1024, "cudaDevAttrMultiProcessorCount": 132, "cudaDevAttrMaxThreadsPerBlock": 1024,
 }  # fmt: skip
 """What a device says of itself, as an H100 does."""
 _ATTRIBUTE = re.compile(rf"cudaDeviceGetAttribute\(\s*&(\w+),\s*({'|'.join(_OF_DEVICE)})\b")
@@ -149,8 +149,11 @@ class HostScope:
         self._taken = taken
         self._claimed: set[str] = set()
         self._parameters: set[str] = set()
+        self._pointers: set[str] = set()
         self.loops: dict[int, tuple[str, str]] = {}
         """The loops around a launch that count from 0, by where they stand: the number's name, and how many turns."""
+        self.renamed: set[str] = set()
+        """Names whose numbers go by an extent's name here."""
         self.is_first_pass = False
         """Whether the first pass alone of loops around a launch is read."""
         self.reader = cpp.ExpressionReader(self.look_up, strided)
@@ -298,14 +301,6 @@ class HostScope:
     def _branches(self, statement: "Node") -> bool:
         """Read what either branch of an `if` sets, each name the one value or the other by the condition; false where
         that is not known."""
-        condition = cuda_ast.field(statement, "condition")
-        try:
-            value = cuda_ast.field(condition, "value") if condition else None
-            truth = self.reader.truth(value) if value else None
-        except UnreadableExpression:
-            return False
-        if truth is None:
-            return False
         before, made, own = self.known, [], set()
         for branch in ("consequence", "alternative"):
             self.known = dict(before)
@@ -318,6 +313,13 @@ class HostScope:
                 own |= {declared_name(one) for one in each.children_by_field_name("declarator")}
             made.append(self.known)
         self.known = before
+        changed = [name for name in before.keys() - own if made[0][name] != made[1][name]]
+        condition = cuda_ast.field(statement, "condition")
+        value = cuda_ast.field(condition, "value") if condition and changed else None
+        try:
+            truth = self.reader.truth(value) if value else cpp.number(1)
+        except UnreadableExpression:
+            return False
         for name in before.keys() - own:
             before[name] = _chosen(name, truth, made[0][name], made[1][name], cuda_ast.line(statement))
         return True
@@ -340,7 +342,7 @@ class HostScope:
             if kind == "dim3":
                 self._dim3(name, declarator, value, line)
             elif "pointer_declarator" in (declarator.type, inner.type if inner else ""):
-                continue
+                self._pointers.add(name)
             elif value is None:
                 self.known[name] = UnreadableExpression(f"`{name}` is given no value before the launch", line)
                 if name in self._taken:
@@ -397,11 +399,12 @@ class HostScope:
             return
         if usual:
             self._take(name, self._taken[name], line)
+            self.renamed |= set(re.findall(r"\w+", cuda_ast.node_text(value)))
 
     def _assign(self, node: "Node") -> None:
         left, right = cuda_ast.field(node, "left"), cuda_ast.field(node, "right")
         sign = cuda_ast.node_text(cuda_ast.field(node, "operator")) or "="
-        if left is None or right is None:
+        if left is None or right is None or cuda_ast.node_text(left) in self._pointers:
             return
         base = left.named_children[0] if left.type == "field_expression" else left
         name, line = cuda_ast.node_text(base), cuda_ast.line(node)

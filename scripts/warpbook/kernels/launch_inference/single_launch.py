@@ -106,6 +106,7 @@ class LaunchInference:
         taken = {name: one for name, one in taken.items() if name in beside or one not in beside.values()} | dict(
             beside
         )
+        self._taken = taken
         strided = bool(
             {"S", "P"} & {*taken.values(), *(self.names.find_extent(each, self._among) for each in self._among)}
         )
@@ -177,8 +178,8 @@ class LaunchInference:
 
     @property
     def lengths(self) -> set[str]:
-        """The host's names of the first extent that the kernel gets."""
-        return {name for name, extent in self.own_extents.items() if extent == self.names.base[0]}
+        """The host's names of the extents that the kernel gets."""
+        return {name for name, extent in self._taken.items() if extent in self.names.base}
 
     def of_one_row(self, lengths: set[str]) -> "LaunchInference | None":
         """It where the one number of the host's is the length of a row, and there is one row; None where there are more,
@@ -367,16 +368,19 @@ class LaunchInference:
         for (parameter, declaration), node in zip(self.parameters, self._launch.arguments, strict=False):
             name = cuda_ast.node_text(node)
             if node.type == "identifier" and not is_pointer(declaration):
-                extent = self.names.find_extent(name, among) or self.names.find_extent(parameter, among)
-                if extent:
+                # `M` may be of rows where the kernel calls it `input_rows`: the longer name tells more.
+                found = (
+                    self.names.find_extent(each, among) for each in sorted((name, parameter), key=len, reverse=True)
+                )
+                if extent := next(filter(None, found), ""):
                     taken[name] = extent
         for (parameter, _), node in zip(self.parameters, self._launch.arguments, strict=False):
             if node.type == "identifier" and parameter in self._by_index:
                 taken[cuda_ast.node_text(node)] = self._by_index[parameter]
         numbers = [
             (node, declaration)
-            for (_, declaration), node in zip(self.parameters, self._launch.arguments, strict=False)
-            if not is_pointer(declaration)
+            for (parameter, declaration), node in zip(self.parameters, self._launch.arguments, strict=False)
+            if not is_pointer(declaration) and self.names.taken_number(parameter) is None
         ]
         if (self.names.is_product or len(self.names.base) == 1) and len(numbers) == 1:
             # A kernel that gets one number is for square matrices, or for as many values.
@@ -598,11 +602,17 @@ class LaunchInference:
         return {"scratch": scratch, "steps": [*fills, *steps], **rest}
 
     def _host_adds_up(self, variable: str) -> bool:
-        """Whether the host copies a device's array back and adds up what it copied."""
+        """Whether the host copies a device's array back and adds up what it copied, there or in a function of the file."""
         text = cuda_ast.node_text(self._root)
         copied = re.findall(rf"cudaMemcpy(?:Async)?\s*\(\s*&?(\w+)[^,;]*,\s*{re.escape(variable)}\b", text)
+        names = set(copied)
+        for node in cuda_ast.walk(self._root):
+            own = declared_name(cuda_ast.field(node, "declarator")) if node.type == "function_definition" else ""
+            for given in re.findall(rf"\b{own}\s*\(([^();]*)\)", text) if own else ():
+                listed = zip(function_parameters(node), given.split(","), strict=False)
+                names |= {name for (name, _), each in listed if each.strip() in copied}
         adds = r"\+=\s*{0}\s*\[|\b\w*(?:accumulate|reduc|sum)\w*\s*\(\s*{0}\b"
-        return any(re.search(adds.format(each), text, re.IGNORECASE) for each in copied)
+        return any(re.search(adds.format(each), text, re.IGNORECASE) for each in names if each)
 
     def _check_sums(self, names: Mapping[int, str]) -> None:
         """Notice an output of one value that is one for each block; complain where the host does not add them up."""
@@ -818,12 +828,14 @@ class LaunchInference:
         if self.is_square:
             return {}
         bounds: dict[str, Any] = {}
-        for name in {**self._outside.known, **self._scope.known}:
+        bodies = (cuda_ast.node_text(cuda_ast.field(each, "body")) for each in (self._kernel, self._launch.function))
+        used = set(re.findall(r"\w+", " ".join(bodies))) - self._scope.renamed
+        for name in sorted(used & {*self._outside.known, *self._scope.known}):
             extent = self.names.find_extent(name)
             if extent in unnamed and (value := self._whole_number(name)) is not None:
                 bounds[extent] = {"is": value}
                 self._scope.notes[name] = f"{name}, {value}, for the one {extent} that it is for"
-        single = {"N", "C", "M"} & set(unnamed) if {"C", "M"} <= set(unnamed) and not words & {"C", "M"} else set()
+        single = {"N", "C", "M"} & set(unnamed) if {"C", "M"} <= set(unnamed) - bounds.keys() else set()
         single |= {self.names.batch} & set(unnamed)  # its kernel computes one image
         return {name: {"is": 1} for name in sorted(single)} | bounds
 

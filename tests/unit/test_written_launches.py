@@ -1,6 +1,8 @@
 """Files that launch their own kernel go in as they are: the launch is read, shown, and never guessed."""
 
+import json
 import pickle
+import re
 import shutil
 
 import pytest
@@ -8,8 +10,9 @@ import yaml
 
 from warpbook.common import expressions
 from warpbook.common.files import PROJECT
+from warpbook.harness import recorded_launches
 from warpbook.kernels import variants
-from warpbook.kernels.launch_inference import cuda_ast, inferred_facts, launch_reader
+from warpbook.kernels.launch_inference import cuda_ast, inferred_facts, launch_reader, single_launch
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.inferred_facts import UnreadableLaunch
 from warpbook.problems import networks
@@ -364,6 +367,11 @@ def test_a_kernel_that_its_file_does_not_launch_gets_yaml_to_complete(tmp_path):
          {"kernel": "add", "arguments": ["a", "b", "zeros", "c", "m", "n", "k"]}),
         ("softmax", "{} soft(const float* input, float* output, int N)",
          {"kernel": "add", "arguments": ["x", "y", "columns"], "limits": {"rows": {"is": 1}}}),
+        ("softmax", "{} soft(float* C, int M, int N)",
+         {"steps": [{"fill": {"y": "x"}}, {"kernel": "soft", "arguments": ["y", "rows", "columns"],
+                                           "threads": ["?"], "grid": ["?"]}]}),
+        ("conv", "{} conv(const float* x, const float* w, float* y, int h, int w, int filter_size, float pad)",
+         {"kernel": "add", "arguments": ["x", "w", "y", "H", "W", "K", "?"]}),
         ("reduce", "{} add(const float* in, float* out, int n)",
          {"scratch": {"partial": "4 * (?)"}, "steps": [
              {"kernel": "add", "arguments": ["x", "partial", "n"], "threads": ["?"], "grid": ["?"]}, {"sum": "partial"}]}),
@@ -375,7 +383,7 @@ def test_yaml_to_complete_says_what_the_kernel_s_parameters_tell(of, kernel, fac
 
     def offered(code):
         text = read_beside(tmp_path, of, code).read_error.partition("mine.yaml:\n")[2]
-        return yaml.safe_load(text.replace("[?]", '["?"]'))
+        return yaml.safe_load(re.sub(r"\?(?=[,\]])", '"?"', text))
 
     expected = facts if "steps" in facts else {**facts, "kernel": name, "threads": ["?"], "grid": ["?"]}
     assert offered(code) == expected
@@ -1010,6 +1018,41 @@ OTHERS |= {
         {"kernel": "soft", "arguments": ["x", "y", "columns"], "threads": [1], "grid": ["columns"],
          "limits": {"rows": {"is": 1}}},
     ),
+    "rows that a kernel rewrites in their place": (
+        "softmax",
+        "__global__ void soft(float *C, int M, int N) { C[blockIdx.x * N] = expf(C[blockIdx.x * N]); }\n"
+        "void run(float *C, int M, int N) { soft<<<M, 32>>>(C, M, N); }\n",
+        {"steps": [{"fill": {"y": "x"}},
+                   {"kernel": "soft", "arguments": ["y", "rows", "columns"], "threads": [32], "grid": ["rows"]}]},
+    ),
+    "a maximum that begins with the least number": (
+        "softmax",
+        "__global__ void most(const float *in, float *top, int N) { atomicMax(top, in[0]); }\n"
+        "__global__ void soft(const float *in, const float *top, float *sum, float *out, int N) { out[0] = in[0] - *top; }\n"
+        "void solve(const float *in, float *out, int N) {\n  float *top, *sum;\n  cudaMalloc(&top, sizeof(float));\n"
+        "  cudaMalloc(&sum, 4);\n  float least = -FLT_MAX, none = 0;\n"
+        "  cudaMemcpy(top, &least, 4, cudaMemcpyHostToDevice);\n  cudaMemcpy(sum, &none, 4, cudaMemcpyHostToDevice);\n"
+        "  most<<<1, 32>>>(in, top, N);\n  soft<<<1, 32>>>(in, top, sum, out, N);\n}\n",
+        {"steps": [
+            {"fill": {"top": single_launch.FLOAT_MIN}}, {"clear": "sum"},
+            {"kernel": "most", "arguments": ["x", "top", "columns"], "threads": [32], "grid": [1]},
+            {"kernel": "soft", "arguments": ["x", "top", "sum", "y", "columns"], "threads": [32], "grid": [1]}],
+         "scratch": {"top": 4, "sum": 4}, "limits": {"rows": {"is": 1}}},
+    ),
+    "memory of PyTorch's between two kernels": (
+        "softmax",
+        "__global__ void most(const float *in, float *top, int n) { top[0] = in[0]; }\n"
+        "__global__ void soft(const float *in, const float *top, float *out, int n) { out[0] = in[0] - *top; }\n"
+        "torch::Tensor run(torch::Tensor X) {\n  auto rows = X.size(0); auto cols = X.size(1);\n"
+        "  auto top = torch::full({rows}, -INFINITY, X.options());\n  auto out = torch::empty_like(X);\n"
+        "  most<<<rows, 32>>>(X.data_ptr<float>(), top.data_ptr<float>(), cols);\n"
+        "  soft<<<rows, 32>>>(X.data_ptr<float>(), top.data_ptr<float>(), out.data_ptr<float>(), cols);\n}\n",
+        {"steps": [
+            {"fill": {"top": single_launch.FLOAT_MIN}},
+            {"kernel": "most", "arguments": ["x", "top", "columns"], "threads": [32], "grid": ["rows"]},
+            {"kernel": "soft", "arguments": ["x", "top", "y", "columns"], "threads": [32], "grid": ["rows"]}],
+         "scratch": {"top": "4 * (rows)"}},
+    ),
     "one row, whose length the kernel calls so": (
         "softmax",
         "#define N 5\n__global__ void soft(const float *x, float *y, int size) {}\n"
@@ -1058,6 +1101,22 @@ def test_launches_of_every_problem_are_read(name, tmp_path):
     variant = variants.read("mine", tmp_path)
     assert variant.read_error == ""
     assert variant.inferred_launch.facts == facts
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("rows that a kernel rewrites in their place", ["move", 0, 1]),
+        ("a maximum that begins with the least number", ["fill", 2, single_launch.FLOAT_MIN]),
+    ],
+)
+def test_memory_is_filled_before_each_launch(name, first, tmp_path):
+    of, code, _ = OTHERS[name]
+    variant = read_beside(tmp_path, of, code)
+    steps = json.loads(recorded_launches.record(variant, variant.problem.case("one", {"rows": 1, "columns": 3}).at(1)))[
+        "steps"
+    ]
+    assert steps[0] == first and steps[-1][0] == "launch"
 
 
 def test_what_is_offered_as_yaml_says_the_same_once_it_is_pasted(tmp_path):

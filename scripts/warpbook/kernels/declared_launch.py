@@ -53,7 +53,7 @@ def element_types(
             if dtype and found.setdefault(name, dtype) != dtype and name not in header.scratch:
                 raise ValueError(f"{kernel} takes {name} as {dtype}, and a launch before it as {found[name]}")
     for step in header.steps:
-        found |= {array: found[held] for held, array in step.fill.items() if held in found}
+        found |= {str(value): found[held] for held, value in step.fill.items() if held in found}
     sums = [step.sum for step in header.steps if step.sum in found]
     found |= {name: found[sums[-1]] for name in problem.outputs if sums}
     if header.constant_memory and (dtype := launch_sites.constant_type(code, header.constant_memory)):
@@ -114,22 +114,21 @@ class _Binding:
 
     def call(self, call: Call) -> _Launch:
         if not call.kernel:
-            name, *others = map(str, call.arguments)
-            if others:
-                (other,) = map(self._names.index, others)
-                count = self._case.count(others[0])
+            name, other = (*call.arguments, 0)[:2]
+            number = other if isinstance(other, int | float) else 0
 
-                def add_up(arrays: tuple[Any, ...]) -> None:
-                    arrays[other][...] = self._scratch[name].sum()
+            def memory(arrays: tuple[Any, ...], of: Any) -> Any:
+                return self._scratch[of] if of in self._scratch else arrays[self._names.index(of)].reshape(-1)
 
-                def copy(arrays: tuple[Any, ...]) -> None:
-                    self._scratch[name][:count] = arrays[other].reshape(-1)
+            def add_up(arrays: tuple[Any, ...]) -> None:
+                memory(arrays, other)[...] = memory(arrays, name).sum()
 
-                return add_up if others[0] in self._case.problem.outputs else copy
-            if name in self._scratch:
-                return lambda arrays: self._scratch[name].fill(0)
-            place = self._names.index(name)
-            return lambda arrays: arrays[place].fill(0)
+            def copy(arrays: tuple[Any, ...]) -> None:
+                memory(arrays, name)[: self._case.count(str(other))] = memory(arrays, other)
+
+            if other in self._names:
+                return add_up if other in self._case.problem.outputs else copy
+            return lambda arrays: memory(arrays, name).fill(number)
         kernel, arguments, shape = call
         if (kernel, shape.shared_bytes) not in self._functions:
             shared = [shape.shared_bytes] if shape.shared_bytes else []

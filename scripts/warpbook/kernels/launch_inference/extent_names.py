@@ -121,6 +121,12 @@ class HostNames:
         """How many values an array has, as an expression; empty where it is none's."""
         return " * ".join(f"({text})" if " " in str(text) else str(text) for text in self._shapes.get(array, ()))
 
+    @property
+    def rewritten(self) -> str:
+        """The one input, where the output is as long: a kernel may get one pointer for both. Empty where there is none."""
+        alone = len(self.arrays) == 2 and self._shapes[self._first] == self._shapes[self.output]
+        return self._first if alone else ""
+
     def is_taken(self, name: str) -> bool:
         """Whether a name is an extent's or an array's in the problem itself."""
         return name in self._numbers or name in self._shapes

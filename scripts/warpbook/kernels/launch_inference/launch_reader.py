@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from warpbook.kernels import ece408, launches, sources
+from warpbook.kernels.launch_inference import cpp_expressions as cpp
 from warpbook.kernels.launch_inference import cuda_ast, launch_rewriting, launch_sites, preprocessor
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.host_scope import Globals
@@ -18,6 +19,7 @@ from warpbook.kernels.launch_inference.inferred_facts import (
     UNKNOWN,
     InferredLaunch,
     UnreadableLaunch,
+    in_place,
     sum_of_blocks,
     yaml_lines,
 )
@@ -157,19 +159,22 @@ def missing_launch(stem: str, code: str, of: Problem, kernel: str = "") -> str:
             )
         )
     facts = _draft(kernel or plain, kernels[plain], HostNames(of))
-    name = facts.get("kernel") or facts["steps"][0]["kernel"]
+    name = facts.get("kernel") or next(step["kernel"] for step in facts["steps"] if "kernel" in step)
     return f"nothing says how {name} is launched; say it in {stem}.yaml:\n{yaml_lines(facts)}"
 
 
 def _draft(kernel: str, definition: "Node", names: HostNames) -> dict[str, Any]:
     """The facts of a kernel's launch as far as its parameters' names tell."""
     parameters = function_parameters(definition)
-    among = [name for name, _ in parameters]
+    among = [name for name, declaration in parameters if not is_pointer(declaration)]
 
     def argument(name: str, declaration: "Node") -> str | float:
         if (factor := names.taken_number(name)) is not None:
             return factor
-        return (names.find_array(name) if is_pointer(declaration) else names.find_extent(name, among)) or UNKNOWN
+        if is_pointer(declaration):
+            return names.find_array(name) or UNKNOWN
+        whole = not cpp.is_fraction(cuda_ast.node_text(cuda_ast.field(declaration, "type")))
+        return (whole and names.find_extent(name, among)) or UNKNOWN
 
     arguments = [argument(name, declaration) for name, declaration in parameters]
     given = [name for name in arguments if name in names.base]
@@ -197,6 +202,9 @@ def _draft(kernel: str, definition: "Node", names: HostNames) -> dict[str, Any]:
         facts["clear"] = [names.output]
     facts |= {"limits": limits} if limits else {}
     result = next((name for (name, _), given in zip(parameters, arguments, strict=True) if given == names.output), "")
+    if len(pointers) == 1 and names.rewritten and written:
+        arguments[pointers[0]] = names.output
+        return in_place(facts, names.output, names.rewritten)
     if names.count_of_array(names.output) == "1" and sets_value_of_each_block(definition, result):
         return sum_of_blocks(facts, names.output)
     return facts

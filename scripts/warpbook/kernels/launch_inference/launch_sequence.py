@@ -44,9 +44,10 @@ class LaunchSequence:
         steps: list[dict[str, Any]] = []
         done: set[int] = set()
         for part in self._parts:
-            for place, name in part.fills():
+            for place, name, value in part.fills():
                 if place not in done and arrays.get(name) in {self._names.output, *scratch}:
-                    steps.append({"clear": arrays[name]})
+                    filled = value and arrays[name] in scratch
+                    steps.append({"fill": {arrays[name]: value}} if filled else {"clear": arrays[name]})
                 done.add(place)
             given = {
                 place: launches.NULL

@@ -20,6 +20,7 @@ from warpbook.kernels.launch_inference.inferred_facts import (
     InferredLaunch,
     UnreadableLaunch,
     fact_value,
+    in_place,
     sum_of_blocks,
     yaml_line,
 )
@@ -39,15 +40,20 @@ from warpbook.problems.problem import C_TYPES, element_type
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_MADE = re.compile(r"(?:torch|at)::(?:empty|zeros|ones)")
+_MADE = re.compile(r"(?:torch|at)::(?:empty|zeros|ones|full)(?:_like)?")
 _SCALARS = ("scalar_t", "T", "DType", "dtype")
 _CASTS = ("reinterpret_cast<", "static_cast<", "const_cast<")
 _ALLOCATIONS = ("cudaMalloc", "cudaMallocManaged", "cudaMallocAsync")
-_FILL = re.compile(r"(?:cudaMemset|cudaMemsetAsync|cudaMemcpy|cudaMemcpyAsync)\((?:\(void\*+\))?&?(\w+),")
+_FILL = re.compile(r"(?:cudaMemset|cudaMemsetAsync|cudaMemcpy|cudaMemcpyAsync)\((?:\(void\*+\))?&?(\w+),&?(\w*)")
+FLOAT_MIN = -3.4028234663852886e38
+_LEAST = re.compile(
+    r"-\s*\(?(?:std::numeric_limits<\w+>::)?(?:FLT_MAX|DBL_MAX|INFINITY|HUGE_VALF?|max\(\)|infinity\(\))"
+)
+"""A number that every other one exceeds, as a maximum begins with."""
 _STORES = re.compile(r"atomic|store_matrix|__st\w\w\b")
 """Functions that write what their first argument points to."""
 _SET = re.compile(r"\*(\w+)=[^=]|(\w+)\[0\]=[^=]")
-_ZEROED = re.compile(r"(\w+)=(?:torch|at)::zeros")
+_MADE_AS = re.compile(r"(\w+)=(?:torch|at)::(?:zeros|full)")
 _CONDITIONS = ("if_statement", "switch_statement", "else_clause", "conditional_expression", "case_statement")
 
 
@@ -88,7 +94,7 @@ class LaunchInference:
         self._launch, self._kernel, self._outside, self._root = launch, kernel, outside, root
         self._host = function_parameters(launch.function)
         self.parameters = function_parameters(kernel)
-        self._among = [name for name, _ in self._host]
+        self._among = [name for name, declaration in self._host if not is_pointer(declaration)]
         self._by_place: dict[int, str] = {}
         self._beside = beside
         self.is_square = False
@@ -119,7 +125,7 @@ class LaunchInference:
         if body is not None:
             self._scope.read_until(body, launch.node)
         self._reasons: list[str] = []
-        self._beyond_yaml = self._leaves_partial_sums = False
+        self._beyond_yaml = self._leaves_partial_sums = self._rewrites = False
         self._copied: dict[str, Any] = {}
         self._arrays_found: dict[int, str] = {}
         self.plain, self.line = launch.plain, launch.line
@@ -293,6 +299,11 @@ class LaunchInference:
             name = cuda_ast.node_text(function).partition("<")[0]
             parent = node.parent
             if _MADE.fullmatch(name) and parent is not None and declared_name(parent) == variable:
+                if name.endswith("_like"):
+                    count = self.names.count_of_array(
+                        self.names.find_array(cuda_ast.node_text(listed.named_children[0]))
+                    )
+                    return f"4 * {count}" if count else ""
                 shape = next((each for each in cuda_ast.walk(listed) if each.type == "initializer_list"), None)
                 try:
                     extents = [self._scope.reader.whole(each).text for each in shape.named_children] if shape else []
@@ -307,23 +318,30 @@ class LaunchInference:
                     return self._fail(str(reason), reason.line)
         return ""
 
-    def fills(self) -> "Iterator[tuple[int, str]]":
-        """Where the host fills memory with zeros, or with values of its own, before this launch, and of which variable."""
+    def fills(self) -> "Iterator[tuple[int, str, float]]":
+        """Where the host fills memory with zeros, or with values of its own, before this launch, of which variable, and
+        with what: the least number, or 0 for any other."""
         body = cuda_ast.field(self._launch.function, "body")
+        values: dict[str, str] = {}
         for node in cuda_ast.walk(body) if body else ():
             if node.start_byte > self._launch.node.start_byte:
                 return
-            said = _FILL.match("".join(cuda_ast.node_text(node).split())) if node.type == "call_expression" else None
-            if said and ("cudaMemset" in said[0] or "HostToDevice" in cuda_ast.node_text(node)):
-                yield node.start_byte, said[1]
-            set_by_host = _SET.match("".join(cuda_ast.node_text(node).split()))
-            if node.type == "assignment_expression" and set_by_host:
-                yield node.start_byte, set_by_host[1] or set_by_host[2]
-            zeroed = (
-                _ZEROED.match("".join(cuda_ast.node_text(node).split())) if node.type == "init_declarator" else None
-            )
-            if zeroed:
-                yield node.start_byte, zeroed[1]
+            if node.type not in ("call_expression", "assignment_expression", "init_declarator"):
+                continue
+            text = "".join(cuda_ast.node_text(node).split())
+            if node.type == "init_declarator":
+                values[declared_name(node)] = cuda_ast.node_text(cuda_ast.field(node, "value"))
+            copied = _FILL.match(text) if node.type == "call_expression" else None
+            made = (_MADE_AS if node.type == "init_declarator" else _SET).match(text)
+            if copied and ("cudaMemset" in copied[0] or "HostToDevice" in text):
+                yield node.start_byte, copied[1], self._filled_with(values.get(copied[2], ""))
+            elif made and node.type != "call_expression":
+                yield node.start_byte, next(filter(None, made.groups())), self._filled_with(text)
+
+    @staticmethod
+    def _filled_with(text: str) -> float:
+        least = _LEAST.search(text) or re.search(r"numeric_limits<\w+>::lowest", text)
+        return FLOAT_MIN if least else 0
 
     def _fills_output(self) -> bool:
         """Whether the host gives its output a value before the launch, which the kernel may add to; so of a factor beta,
@@ -334,7 +352,7 @@ class LaunchInference:
             return True
         places = [place for place in self.pointer_places if place < len(self.pointers)]
         outputs = {self.pointers[place][0] for place in places if self._arrays_found.get(place) == self.names.output}
-        lines = [name for _, name in self.fills() if name in outputs]
+        lines = [name for _, name, _ in self.fills() if name in outputs]
         if lines:
             self._scope.notes[f"filled {lines[0]}"] = f"{lines[0]}, which the host fills before, for zeros"
         given = [place for place in places if self._arrays_found.get(place) == self.names.output]
@@ -359,11 +377,11 @@ class LaunchInference:
             for node in cuda_ast.walk(self._root)
             if node.type == "call_expression"
         }
-        return self.pointers[place][0] in self._among and function not in called
+        return self.pointers[place][0] in dict(self._host) and function not in called
 
     def _extent_parameters(self) -> dict[str, str]:
         """Names that the kernel gets which are an extent's, or whose parameter's name is."""
-        among = [*self._among, *(name for name, _ in self.parameters)]
+        among = [*self._among, *(name for name, declaration in self.parameters if not is_pointer(declaration))]
         taken = {}
         for (parameter, declaration), node in zip(self.parameters, self._launch.arguments, strict=False):
             name = cuda_ast.node_text(node)
@@ -538,7 +556,9 @@ class LaunchInference:
             if not self.pointers[place][0]:
                 node = self._launch.arguments[place]
                 self._fail(f"`{cuda_ast.node_text(node)}` is no array, nor one and a number", cuda_ast.line(node))
-        missing = [array for array in self.names.arrays if array not in names.values()]
+        self._rewrites = len(places) == 1 and names[places[0]] == output and bool(self.names.rewritten)
+        known = [*names.values(), *([self.names.rewritten] if self._rewrites else [])]
+        missing = [array for array in self.names.arrays if array not in known]
         unnamed = [place for place in places if not names[place]]
         line = self._launch.line
         self._check_sums(names)
@@ -581,6 +601,12 @@ class LaunchInference:
         places = [place for place, name in self._arrays_found.items() if name in self.names.arrays]
         written = {self._arrays_found[place]: place for place in places if self.parameters[place][0] in self._written}
         overwritten = {name: place for name, place in written.items() if name != self.names.output}
+        if self._rewrites:
+            name = self.names.rewritten
+            self._scope.notes[f"copy of {name}"] = (
+                f"a copy of {name}, which the kernel rewrites, for {self.names.output}"
+            )
+            return in_place({key: value for key, value in facts.items() if key != "clear"}, self.names.output, name)
         if not overwritten:
             return facts
         step = {key: facts[key] for key in (*LAUNCH_KEYS, "loop") if key in facts}
@@ -703,6 +729,8 @@ class LaunchInference:
                 self._by_place[read[0]] = f"{self.pointers[read[0]][0]} for zeros, which are added"
             if output not in names.values():
                 names[written[0]] = output
+        if len(places) == 1 and self.names.rewritten and written and self.reads(places[0]):
+            names = {places[0]: output}
         missing = [array for array in self.names.arrays if array not in names.values()]
         unnamed = [place for place in places if not names[place] and self.pointers[place][0]]
         if len(missing) == len(unnamed) == 1 and (missing == [output]) <= (not self.is_constant(unnamed[0])):

@@ -1053,6 +1053,19 @@ OTHERS |= {
             {"kernel": "soft", "arguments": ["x", "top", "y", "columns"], "threads": [32], "grid": ["rows"]}],
          "scratch": {"top": "4 * (rows)"}},
     ),
+    "a batch around rows": (
+        "softmax",
+        "__global__ void soft(const float *x, float *y, int B, int N, int V) {}\n"
+        "int main() { int B = 4, N = 64, V = 32; float *x, *y; soft<<<dim3(B, N), 32>>>(x, y, B, N, V); }\n",
+        {"kernel": "soft", "arguments": ["x", "y", 1, "rows", "columns"], "threads": [32], "grid": [1, "rows"]},
+    ),
+    "a batch of products": (
+        "gemm",
+        "__global__ void mul(const float *A, const float *B, float *C, int batch_size, int M, int N, int K) {}\n"
+        "void run(const float *A, const float *B, float *C, int batch_size, int M, int N, int K) {\n"
+        "  mul<<<dim3(N, M, batch_size), 32>>>(A, B, C, batch_size, M, N, K);\n}\n",
+        {"kernel": "mul", "arguments": ["a", "b", "c", 1, "m", "n", "k"], "threads": [32], "grid": ["n", "m", 1]},
+    ),
     "one row, whose length the kernel calls so": (
         "softmax",
         "#define N 5\n__global__ void soft(const float *x, float *y, int size) {}\n"

@@ -1,7 +1,7 @@
 """What authors of kernels call a problem's extents and arrays: `batch_size` is N, `d_input` is x."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from warpbook.common.expressions import used_names
 from warpbook.problems.problem import Problem
@@ -13,6 +13,7 @@ _FACTORS = {"alpha": 1.0, "scale": 1.0, "scaling": 1.0, "beta": 0.0}
 
 _OF_MATRIX = re.compile(r"(?:num|n)?([abc123])?(?:(rows?|height|h(?=.))|(?:cols?|columns?|width|w(?=.)))([abc123])?")
 """Rows and columns of a matrix by its letter or its place: numARows, hA, cols_2."""
+_OF_BATCH = re.compile(r"(?:num|n)?(?:b|bs|batch(?:es|size|count)?)")
 _PLACE = re.compile(
     r"^(?:(?:d|h|dev|device|gpu|g|cuda|host|ptr|p)_+)|(?:_+(?:d|h|dev|device|gpu|g|cuda|host|ptr|p|data))$"
 )
@@ -130,6 +131,14 @@ class HostNames:
     def is_taken(self, name: str) -> bool:
         """Whether a name is an extent's or an array's in the problem itself."""
         return name in self._numbers or name in self._shapes
+
+    def is_further_batch(self, name: str, extents: Mapping[str, str]) -> bool:
+        """Whether a number's name is of a batch that the problem has not: of others' `extents` by their names, one has
+        the extent that it is taken for, or it is taken for none."""
+        if self.batch or not _OF_BATCH.fullmatch(_plain(name)):
+            return False
+        extent = extents.get(name, "")
+        return not extent or any(one == extent for other, one in extents.items() if other != name)
 
     def taken_number(self, name: str) -> float | None:
         """What a number is that the problem has none of, by its name: a product's factors alpha and beta are 1 and 0."""

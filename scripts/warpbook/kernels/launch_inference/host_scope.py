@@ -191,7 +191,7 @@ class HostScope:
         return self._tensors.get(name) or self.names.find_array(name)
 
     def _take(self, name: str, extent: str, line: int) -> None:
-        self.known[name] = cpp.extent(extent)
+        self.known[name] = cpp.symbolic(extent)
         self.notes.setdefault(name, f"{name} (line {line})" + (f" for {extent}" if name != extent else ""))
 
     def parameter(self, name: str, declaration: "Node", among: list[str]) -> None:

@@ -395,6 +395,12 @@ class LaunchInference:
         for (parameter, _), node in zip(self.parameters, self._launch.arguments, strict=False):
             if node.type == "identifier" and parameter in self._by_index:
                 taken[cuda_ast.node_text(node)] = self._by_index[parameter]
+        given = [
+            cuda_ast.node_text(node)
+            for (_, declaration), node in zip(self.parameters, self._launch.arguments, strict=False)
+            if node.type == "identifier" and not is_pointer(declaration)
+        ]
+        taken |= {name: "1" for name in given if self.names.is_further_batch(name, taken)}
         numbers = [
             (node, declaration)
             for (parameter, declaration), node in zip(self.parameters, self._launch.arguments, strict=False)
@@ -539,7 +545,8 @@ class LaunchInference:
     def _extent(self, parameter: str, node: "Node") -> str | int:
         extent = self.names.find_extent(parameter, [name for name, _ in self.parameters])
         value = self._number(node)
-        if isinstance(value, int) and extent and extent not in self._beside.values():
+        further = self._taken.get(cuda_ast.node_text(node)) == "1"
+        if isinstance(value, int) and extent and not further and extent not in self._beside.values():
             self._scope.notes[parameter] = f"the {value} given for {parameter} for {extent}"
             return extent
         return value

@@ -440,6 +440,13 @@ def test_of_several_kernels_those_that_are_named_in_a_row_are_launched(tmp_path)
 CONSTANT = (FILES / "constant_memory.cu").read_text()
 
 
+def test_a_number_that_the_compiler_is_told_is_asked_for_once(tmp_path):
+    code = KERNEL % EXTENTS + f"{HOST} {{ conv<<<N * SIDE, SIDE>>>(x, w, y, N, C, H, W, M, K); }}\n"
+    error = read_beside(tmp_path, "conv", code).read_error
+    assert "; what the compiler is told, say by `constants: {SIDE: ?}`; say it in mine.yaml:" in error
+    assert read_beside(tmp_path, "conv", code, "constants: {SIDE: 8}\n").header.threads == [8]
+
+
 def test_weights_that_nothing_tells_the_place_of_are_asked_for(tmp_path):
     for change, words in [
         (
@@ -581,6 +588,11 @@ def test_a_structure_with_its_alignment_is_no_host_code():
 def test_a_device_function_behind_a_macro_is_no_host_code():
     text = "#define DEV __device__ __forceinline__\n#define INNER DEV\nINNER float twice(float a) { return 2 * a; }\n"
     assert cuda_ast.device_code(text + "int main() { cudaFree(0); }\n").rstrip() == text.rstrip()
+
+
+def test_constants_of_a_type_of_the_host_s_are_host_code_too():
+    timer = "class Timer { std::chrono::seconds began; public: enum Unit { US, MS }; };\nconstexpr Timer::Unit us = Timer::US;\n"
+    assert "us" not in cuda_ast.device_code(f"{timer}__device__ int one = 1;\n")
 
 
 def test_kernels_without_host_code_are_compiled_as_they_are():
@@ -1006,9 +1018,19 @@ OTHERS |= {
         "  out[input_cols * threadIdx.x] = in[input_cols] * filter[k_cols * 2];\n}\n"
         "int main() {\n  int M = m, N = n, K_R = 3, K_C = 3;\n  float *in, *out, *taps;\n"
         "  cudaMemcpyToSymbol(filter, taps, 36);\n  conv<<<M, N>>>(in, out, M, N, K_R, K_C);\n}\n",
-        {"kernel": "conv", "arguments": ["x", "y", "H", "W", 3, 3], "threads": ["W"], "grid": ["H"],
-         "constant_memory": "filter",
-         "limits": {"C": {"is": 1}, "M": {"is": 1}, "N": {"is": 1}, "weights": 9, "K": {"is": 3}}},
+        {"kernel": "conv", "arguments": ["x", "y", "H", "W", "K", "K"], "threads": ["W"], "grid": ["H"],
+         "constant_memory": "filter", "limits": {"C": {"is": 1}, "M": {"is": 1}, "N": {"is": 1}, "weights": 9}},
+    ),
+    "extents of arrays and sides by their words, and a kernel by a macro": (
+        "conv",
+        "#define kernel convolve\n__global__ void convolve(float *in, float *w, float *out, int c, int m, int IN_X_SIZE, int y_in,"
+        " int kernel_size_x, int k_h, int output_size_x, int out_y, int stride_x, int pad_h) {}\n"
+        "void run(float *in, float *w, float *out, int c, int m, int IN_X_SIZE, int y_in, int kernel_size_x, int k_h,"
+        " int output_size_x, int out_y, int stride_x, int pad_h) {\n"
+        "  kernel<<<out_y, output_size_x>>>"
+        "(in, w, out, c, m, IN_X_SIZE, y_in, kernel_size_x, k_h, output_size_x, out_y, stride_x, pad_h);\n}\n",
+        {"kernel": "convolve", "threads": ["W_out"], "grid": ["H_out"], "limits": {"N": {"is": 1}},
+         "arguments": ["x", "w", "y", "C", "M", "W", "H", "K", "K", "W_out", "H_out", "S", "P"]},
     ),
     "one row, of a length that another function of the file gives": (
         "softmax",
@@ -1065,6 +1087,20 @@ OTHERS |= {
         "void run(const float *A, const float *B, float *C, int batch_size, int M, int N, int K) {\n"
         "  mul<<<dim3(N, M, batch_size), 32>>>(A, B, C, batch_size, M, N, K);\n}\n",
         {"kernel": "mul", "arguments": ["a", "b", "c", 1, "m", "n", "k"], "threads": [32], "grid": ["n", "m", 1]},
+    ),
+    "a kernel that a method gets as a pointer": (
+        "reduce",
+        "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
+        "class Test { public:\n  void run(void (*kernel)(const float*, float*, int), int n) { kernel<<<n, 32>>>(in, out, n); }\n};\n"
+        "int main() { Test test; test.run(add, 8); }\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [32], "grid": ["n"]},
+    ),
+    "rows of an index that is computed before it is used": (
+        "softmax",
+        "__global__ void soft(float *x, float *out, size_t A, size_t B) {\n"
+        "  size_t at = blockIdx.x * B + threadIdx.x;\n  if (blockIdx.x < A) out[at] = x[at];\n}\n"
+        "void run(float *x, float *out, size_t A, size_t B) { soft<<<A, 32>>>(x, out, A, B); }\n",
+        {"kernel": "soft", "arguments": ["x", "y", "rows", "columns"], "threads": [32], "grid": ["rows"]},
     ),
     "one row, whose length the kernel calls so": (
         "softmax",

@@ -21,6 +21,7 @@ from warpbook.kernels.launch_inference.inferred_facts import (
     UnreadableLaunch,
     in_place,
     sum_of_blocks,
+    yaml_line,
     yaml_lines,
 )
 from warpbook.kernels.launch_inference.launch_sequence import LaunchSequence
@@ -235,7 +236,9 @@ def read_file(
         facts = unread.facts
         if not facts and one in kernels and (asked or len(kernels) == 1):
             facts = _draft(asked or one, kernels[one], names)
-        instead = f"; say it in {path.stem}.yaml:\n{yaml_lines(facts)}" if facts else ""
+        macros = dict.fromkeys(re.findall(r"`([A-Z][A-Z\d_]+)` is no extent", str(unread)), UNKNOWN)
+        told = f"; what the compiler is told, say by `constants: {yaml_line(macros)}`" if macros else ""
+        instead = f"{told}; say it in {path.stem}.yaml:\n{yaml_lines(facts)}" if facts else told
         raise ValueError(f"{unread}{instead}") from None
     except ImportError:
         remedy = f"install tree-sitter and tree-sitter-cuda, or say in {path.stem}.yaml how its kernel is called"

@@ -240,14 +240,23 @@ def _pointed_kernels(
         right = cuda_ast.field(node, "right" if node.type == "assignment_expression" else "value")
         if right is not None and declared_name(left) == name:
             given.append((cuda_ast.node_text(right), function))
+    macros = (node for node in cuda_ast.walk(root) if node.type == "preproc_def")
+    named = [node for node in macros if cuda_ast.node_text(cuda_ast.field(node, "name")) == name]
+    given += [(cuda_ast.node_text(cuda_ast.field(node, "value")), function) for node in named]
     names = [parameter for parameter, _ in function_parameters(function)]
     if name in names:
-        own = declared_name(cuda_ast.field(function, "declarator"))
+        declared = cuda_ast.field(function, "declarator")
+        own = unqualified(cuda_ast.node_text(cuda_ast.field(declared, "declarator"))) if declared else ""
         for call in cuda_ast.walk(root):
             called = cuda_ast.node_text(cuda_ast.field(call, "function")) if call.type == "call_expression" else ""
             listed = cuda_ast.field(call, "arguments")
             around = cuda_ast.enclosing(call, "function_definition")
-            if unqualified(called) == own and listed and around and len(listed.named_children) > names.index(name):
+            if (
+                re.split(r"\.|->", unqualified(called))[-1] == own
+                and listed
+                and around
+                and len(listed.named_children) > names.index(name)
+            ):
                 given.append((cuda_ast.node_text(listed.named_children[names.index(name)]), around))
     found: list[str] = []
     for text, around in given:

@@ -436,7 +436,8 @@ class LaunchInference:
             )
         if len(self.names.base) == 2 or image:
             order = ["H", "W"] if image else self.names.base
-            columns = set().union(*pitches)
+            # An index may be computed before it is used.
+            columns = set().union(*pitches) or {one for one in re.findall(r"\*\s*(\w+)", body) if one in numbers}
             rest = [name for name in numbers if name not in columns]
             return dict(zip((rest[0], columns.pop()), order, strict=True)) if len(columns) == len(rest) == 1 else {}
         inner, *outers = (found.copy().pop() if len(found) == 1 else "" for found in pitches)

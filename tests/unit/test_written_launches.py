@@ -1240,6 +1240,16 @@ def test_kernels_that_hand_nothing_on_are_asked_about_and_either_answer_is_read(
     assert "stands under a condition" in read_beside(tmp_path, "gemm", by_extent, "kernel: tiled<16>\n").read_error
 
 
+def test_of_the_kernels_of_a_network_those_that_may_compute_the_result_are_offered(tmp_path):
+    layers = "".join(f"__global__ void layer{i}(float *d) {{ d[0] += 1; }}\n" for i in range(6))
+    launches = "".join(f"  layer{i}<<<1, 1>>>(d);\n" for i in range(6))
+    code = f"{KERNEL % EXTENTS}{layers}void run(float *p, float *q, float *d, {EXTENTS}) {{\n"
+    error = read_beside(
+        tmp_path, "conv", f"{code}  conv<<<N, M>>>(p, q, d, N, C, H, W, M, K);\n{launches}}}\n"
+    ).read_error
+    assert error.endswith("say which: `kernel: conv`")
+
+
 @pytest.mark.parametrize(
     ("numbers", "limits"),
     [

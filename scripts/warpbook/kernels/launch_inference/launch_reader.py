@@ -41,6 +41,9 @@ from warpbook.problems.problem import Problem
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+_IN_A_ROW_MAX = 6
+"""So many kernels compute one result; more are a program's that computes others too."""
+
 
 def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None = None) -> InferredLaunch | None:
     """How CUDA C++ launches its kernel, or the one that is `wanted`, or several that are, in their order there; None
@@ -90,7 +93,11 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
         return LaunchSequence(together[0]).infer()
     sequences = [group for group in groups.values() if len(group) > 1 and LaunchSequence(group).hands_on()]
     if sequences and len(groups) == 1:
-        return LaunchSequence(sequences[0]).infer()
+        try:
+            return LaunchSequence(sequences[0]).infer()
+        except UnreadableLaunch:
+            if len(sequences[0]) <= _IN_A_ROW_MAX or not any(one.has_all_arrays for one in sequences[0]):
+                raise
     if not groups:
         raise UnreadableLaunch(f"{' and '.join(several)} is launched nowhere; launched are {', '.join(named)}")
     if len({one.kernel for group in groups.values() for one in group}) > 1:
@@ -129,9 +136,11 @@ def _which(groups: "list[list[LaunchInference]]") -> str:
     answers: list[str] = []
     for group in groups:
         kernels = list(dict.fromkeys(one.kernel for one in group))
+        alone = [one for one in group if one.has_all_arrays]
         in_a_row = len(kernels) > 1 and not all(one.is_complete for one in group)
-        answers += [yaml_lines({"kernel": kernels})] if in_a_row else []
-        answers += [yaml_lines({"kernel": one.kernel}) for one in group if one.is_complete or not in_a_row]
+        if in_a_row and (not alone or len(kernels) <= _IN_A_ROW_MAX):
+            answers.append(yaml_lines({"kernel": kernels}))
+        answers += [yaml_lines({"kernel": one.kernel}) for one in (alone if in_a_row else group)]
     listed = " or ".join(f"`{answer}`" for answer in dict.fromkeys(answers))
     return f"several kernels are launched: {lines}; say which: {listed}"
 
@@ -238,7 +247,11 @@ def read_file(
             facts = _draft(asked or one, kernels[one], names)
         macros = dict.fromkeys(re.findall(r"`([A-Z][A-Z\d_]+)` is no extent", str(unread)), UNKNOWN)
         told = f"; what the compiler is told, say by `constants: {yaml_line(macros)}`" if macros else ""
-        instead = f"{told}; say it in {path.stem}.yaml:\n{yaml_lines(facts)}" if facts else told
+        instead = (
+            f"{told}{',' if str(unread).endswith('for them') else ';'} say it in {path.stem}.yaml:\n{yaml_lines(facts)}"
+            if facts
+            else told
+        )
         raise ValueError(f"{unread}{instead}") from None
     except ImportError:
         remedy = f"install tree-sitter and tree-sitter-cuda, or say in {path.stem}.yaml how its kernel is called"

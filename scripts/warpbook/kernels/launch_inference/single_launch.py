@@ -22,7 +22,6 @@ from warpbook.kernels.launch_inference.inferred_facts import (
     fact_value,
     in_place,
     sum_of_blocks,
-    yaml_line,
 )
 from warpbook.kernels.launch_inference.launch_sites import (
     LaunchSite,
@@ -144,6 +143,11 @@ class LaunchInference:
         known = {self.names.find_array(name) for name in host if name}
         held = {self.names.arrays[1]} if "cudaMemcpyToSymbol" in cuda_ast.node_text(self._root) else set()
         return known | held >= set(self.names.arrays)
+
+    @property
+    def has_all_arrays(self) -> bool:
+        """Whether it may compute the result alone, by what its kernel calls its arrays too."""
+        return self.is_complete or set(self._roles().values()) >= set(self.names.arrays)
 
     def infer(self) -> InferredLaunch:
         """The facts. Raises UnreadableLaunch with those that are known."""
@@ -713,12 +717,7 @@ class LaunchInference:
         the output by what the kernel writes; and what is left by its place, where inputs are matrices."""
         output = self.names.output
         places = [p for p in self.pointer_places if p < len(self.pointers) and not self.is_null(p)]
-        names = {
-            place: (self.names.find_array(self.pointers[place][0]) or self.names.find_array(self.parameters[place][0]))
-            if self.pointers[place][0]
-            else ""
-            for place in places
-        }
+        names = {place: self._array(place) if self.pointers[place][0] else "" for place in places}
         written = [place for place in places if not self.is_constant(place)]
         if len(written) > 1:
             written = [place for place in written if self.parameters[place][0] in self._written] or written
@@ -748,6 +747,11 @@ class LaunchInference:
                 names[place] = array
                 self._by_place[place] = f"{self.pointers[place][0]} for {array} by its place"
         return names
+
+    def _array(self, place: int) -> str:
+        """The array that a pointer is by the host's name for it or the kernel's: the longer one tells more."""
+        called = sorted((self.pointers[place][0], self.parameters[place][0]), key=len, reverse=True)
+        return next(filter(None, map(self.names.find_array, called)), "")
 
     @cached_property
     def _written(self) -> set[str]:
@@ -833,10 +837,11 @@ class LaunchInference:
         or it has a number of its own for it."""
         absent = self.names.untold(set(re.findall(r"\w+", str(facts))))
         if absent and not self.is_square:
-            own = yaml_line({name: {"is": UNKNOWN} for name in absent})
+            own = {"limits": {name: {"is": UNKNOWN} for name in absent}}
             raise UnreadableLaunch(
                 f"nothing tells the kernel {units.join_all(absent)} (launch in line {self.line}); if it has numbers of its"
-                f" own for them, say `limits: {own}`"
+                " own for them",
+                {"kernel": self.kernel, **own} if self.is_asked_for else own,
             )
 
     def _limits(self, facts: dict[str, Any]) -> dict[str, Any]:

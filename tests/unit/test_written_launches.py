@@ -1102,6 +1102,30 @@ OTHERS |= {
         "void run(float *x, float *out, size_t A, size_t B) { soft<<<A, 32>>>(x, out, A, B); }\n",
         {"kernel": "soft", "arguments": ["x", "y", "rows", "columns"], "threads": [32], "grid": ["rows"]},
     ),
+    "parts of one memory, by pointers into it": (
+        "softmax",
+        "__global__ void most(const float *in, float *top, float *last, int n) { top[0] = in[0]; last[0] = 0; }\n"
+        "__global__ void soft(const float *in, const float *top, float *out, int n) { out[0] = in[0] - *top; }\n"
+        "void solve(const float *in, float *out, int N) {\n  int blocks = N / 32;\n  if (blocks > 64) blocks = 64;\n"
+        "  float *held;\n  cudaMalloc(&held, (blocks + 2) * sizeof(float));\n  float *last = held + blocks + 1;\n"
+        "  most<<<1, 32>>>(in, held, last, N);\n  soft<<<blocks, 32>>>(in, last, out, N);\n}\n",
+        {"steps": [
+            {"kernel": "most", "arguments": ["x", "held", "held + min(columns // 32, 64) + 1", "columns"], "threads": [32],
+             "grid": [1]},
+            {"kernel": "soft", "arguments": ["x", "held + min(columns // 32, 64) + 1", "y", "columns"], "threads": [32],
+             "grid": ["min(columns // 32, 64)"]}],
+         "scratch": {"held": "(min(columns // 32, 64) + 2) * 4"}, "limits": {"rows": {"is": 1}}},
+    ),
+    "an input that the host fills up to whole tiles": (
+        "reduce",
+        "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
+        "void run(const float *host, float *out, int n) {\n  int blocks = (n + 63) / 64;\n  float *in;\n"
+        "  cudaMalloc(&in, blocks * 64 * sizeof(float));\n  cudaMemset(in, 0, blocks * 64 * sizeof(float));\n"
+        "  cudaMemcpy(in, host, n * sizeof(float), cudaMemcpyHostToDevice);\n  add<<<blocks, 64>>>(in, out, n);\n}\n",
+        {"scratch": {"x_memory": "(n + 63) // 64 * 64 * 4"}, "steps": [
+            {"clear": "x_memory"}, {"fill": {"x_memory": "x"}},
+            {"kernel": "add", "arguments": ["x_memory", "y", "n"], "threads": [64], "grid": ["(n + 63) // 64"]}]},
+    ),
     "one row, whose length the kernel calls so": (
         "softmax",
         "#define N 5\n__global__ void soft(const float *x, float *y, int size) {}\n"

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -189,7 +190,8 @@ class LaunchInference:
     @property
     def lengths(self) -> set[str]:
         """The host's names of the extents that the kernel gets."""
-        return {name for name, extent in self._taken.items() if extent in self.names.base}
+        named = {name for name, extent in self.own_extents.items() if extent in self.names.base}
+        return named or {name for name, extent in self._taken.items() if extent in self.names.base}
 
     def of_one_row(self, lengths: set[str]) -> "LaunchInference | None":
         """It where the one number of the host's is the length of a row, and there is one row; None where there are more,
@@ -241,7 +243,8 @@ class LaunchInference:
             if left is None or right is None:
                 return "", None
             name, further = self._pointer(left)
-            return (name, right) if further is None else ("", None)
+            both = f"({cuda_ast.node_text(further)}) + ({cuda_ast.node_text(right)})"
+            return (name, cpp.parse_expression(both) if further is not None else right)
         if node.type == "pointer_expression" and cuda_ast.node_text(node).startswith("&"):
             inner = cuda_ast.field(node, "argument")
             indices = cuda_ast.field(inner, "indices") if inner and inner.type == "subscript_expression" else None
@@ -255,7 +258,24 @@ class LaunchInference:
             if inner is None:
                 break
             base = inner
-        return (cuda_ast.node_text(base), None) if base.type in ("identifier", "this") else ("", None)
+        name = cuda_ast.node_text(base) if base.type in ("identifier", "this") else ""
+        of = self._pointer_values.get(name) if base == node else None
+        return self._pointer(of) if of is not None else (name, None)
+
+    @cached_property
+    def _pointer_values(self) -> "dict[str, Node]":
+        """What pointers of the host's function are made of others, as by `float *sums = scratch + blocks`."""
+        found: dict[str, list[Node]] = {}
+        for node in cuda_ast.walk(self._launch.function):
+            kind = {"init_declarator": ("declarator", "value"), "assignment_expression": ("left", "right")}.get(
+                node.type
+            )
+            target, value = (cuda_ast.field(node, each) for each in kind) if kind else (None, None)
+            if target is not None and value is not None:
+                is_pointer_of = "*" in cuda_ast.node_text(target) or node.type == "assignment_expression"
+                found.setdefault(declared_name(target), []).append(value if is_pointer_of else node)
+        kinds = ("binary_expression", "pointer_expression", "identifier")
+        return {name: values[0] for name, values in found.items() if len(values) == 1 and values[0].type in kinds}
 
     def offset(self, place: int) -> str:
         """What is added to a pointer, as ` + n * C`; empty where nothing is."""
@@ -315,9 +335,12 @@ class LaunchInference:
                     return self._fail(str(reason), reason.line)
                 return " * ".join(["4", *(f"({text})" for text in extents)]) if extents else ""
             first, second = [*listed.named_children, *listed.named_children][:2]
-            if name in _ALLOCATIONS and re.search(rf"&\s*{re.escape(variable)}$", cuda_ast.node_text(first)):
+            filled = name.startswith("cudaMemset") and cuda_ast.node_text(first) == variable
+            if filled or (
+                name in _ALLOCATIONS and re.search(rf"&\s*{re.escape(variable)}$", cuda_ast.node_text(first))
+            ):
                 try:
-                    return fact_value(self._scope.reader.whole(second).text)
+                    return fact_value(self._scope.reader.whole(listed.named_children[2] if filled else second).text)
                 except UnreadableExpression as reason:
                     return self._fail(str(reason), reason.line)
         return ""
@@ -613,31 +636,56 @@ class LaunchInference:
         places = [place for place, name in self._arrays_found.items() if name in self.names.arrays]
         written = {self._arrays_found[place]: place for place in places if self.parameters[place][0] in self._written}
         overwritten = {name: place for name, place in written.items() if name != self.names.output}
+        found = {self._arrays_found[place]: place for place in places if self._arrays_found[place] != self.names.output}
+        longer = {name: size for name, place in found.items() if (size := self._longer_bytes(name, place, facts))}
         if self._rewrites:
             name = self.names.rewritten
             self._scope.notes[f"copy of {name}"] = (
                 f"a copy of {name}, which the kernel rewrites, for {self.names.output}"
             )
             return in_place({key: value for key, value in facts.items() if key != "clear"}, self.names.output, name)
-        if not overwritten:
+        if not overwritten and not longer:
             return facts
         step = {key: facts[key] for key in (*LAUNCH_KEYS, "loop") if key in facts}
-        steps, fills = [dict(each) for each in facts.get("steps") or [step]], []
+        steps: list[dict[str, Any]] = [dict(each) for each in facts.get("steps") or [step]]
+        fills: list[dict[str, Any]] = []
         scratch = dict(facts.get("scratch", {}))
-        for name, place in overwritten.items():
+        zeroed = {variable for _, variable, _ in self.fills()}
+        for name, place in found.items():
+            if name not in overwritten and name not in longer:
+                continue
             held, variable = f"{name}_memory", self.pointers[place][0]
-            scratch[held] = f"{cpp.BYTES.get(self._host_type(variable), 4)} * {self.names.count_of_array(name)}"
+            usual = f"{cpp.BYTES.get(self._host_type(variable), 4)} * {self.names.count_of_array(name)}"
+            scratch[held] = longer.get(name, usual)
+            fills += [{"clear": held}] if name in longer and variable in zeroed else []
             fills.append({"fill": {held: name}})
             for each in steps:
                 if "arguments" in each:
                     each["arguments"] = [
                         re.sub(rf"^{name}\b", held, str(a)) if isinstance(a, str) else a for a in each["arguments"]
                     ]
-            self._scope.notes[f"copy of {name}"] = (
-                f"a copy made before each launch for {name}, which the kernel overwrites"
+            why = (
+                "which the kernel overwrites"
+                if name in overwritten
+                else f"of which the host allocates {longer[name]} bytes"
             )
+            self._scope.notes[f"copy of {name}"] = f"a copy made before each launch for {name}, {why}"
         rest = {key: value for key, value in facts.items() if key not in (*LAUNCH_KEYS, "loop", "steps", "scratch")}
         return {"scratch": scratch, "steps": [*fills, *steps], **rest}
+
+    def _longer_bytes(self, array: str, place: int, facts: dict[str, Any]) -> str | int:
+        """Bytes of the host's memory for an input where they are more than it has, as of whole tiles; else empty."""
+        reasons, variable = list(self._reasons), self.pointers[place][0]
+        size = self.allocated_bytes(variable)
+        self._reasons[:] = reasons
+        usual = f"{cpp.BYTES.get(self._host_type(variable), 4)} * ({self.names.count_of_array(array)})"
+        limits = facts.get("limits", {})
+        with suppress(ValueError):
+            for sample in (1000, 1024, 1237):
+                known = {name: limits.get(name, {}).get("is", sample) for name in self.names.base}
+                if size and expressions.evaluate(size, known) > expressions.evaluate(usual, known):
+                    return size
+        return ""
 
     def _host_adds_up(self, variable: str) -> bool:
         """Whether the host copies a device's array back and adds up what it copied, there or in a function of the file."""
@@ -837,7 +885,7 @@ class LaunchInference:
         or it has a number of its own for it."""
         absent = self.names.untold(set(re.findall(r"\w+", str(facts))))
         if absent and not self.is_square:
-            own = {"limits": {name: {"is": UNKNOWN} for name in absent}}
+            own: dict[str, Any] = {"limits": {name: {"is": UNKNOWN} for name in absent}}
             raise UnreadableLaunch(
                 f"nothing tells the kernel {units.join_all(absent)} (launch in line {self.line}); if it has numbers of its"
                 " own for them",

@@ -590,8 +590,9 @@ def test_a_device_function_behind_a_macro_is_no_host_code():
     assert cuda_ast.device_code(text + "int main() { cudaFree(0); }\n").rstrip() == text.rstrip()
 
 
-def test_constants_of_a_type_of_the_host_s_are_host_code_too():
+def test_what_needs_a_type_of_the_host_s_is_host_code_too():
     timer = "class Timer { std::chrono::seconds began; public: enum Unit { US, MS }; };\nconstexpr Timer::Unit us = Timer::US;\n"
+    timer += "class Fine : public Timer { int us; };\n"
     assert "us" not in cuda_ast.device_code(f"{timer}__device__ int one = 1;\n")
 
 

@@ -135,8 +135,8 @@ def _host_nodes(node: "Node", of_device: set[str], of_host: set[str]) -> Iterato
             if _is_host_declaration(inner, of_device, of_host):
                 yield each
         elif inner.type in ("class_specifier", "struct_specifier", "type_definition", "alias_declaration"):
-            said = node_text(inner)
-            if _HOST_MEMBERS.search(said) and not of_device & set(re.findall(r"\w+", said)):
+            said, words = node_text(inner), set(re.findall(r"\w+", node_text(inner)))
+            if (_HOST_MEMBERS.search(said) or of_host & words) and not of_device & words:
                 of_host.add(node_text(field(inner, "name")))
                 yield each
             else:

@@ -371,7 +371,8 @@ def test_a_kernel_that_its_file_does_not_launch_gets_yaml_to_complete(tmp_path):
          {"steps": [{"fill": {"y": "x"}}, {"kernel": "soft", "arguments": ["y", "rows", "columns"],
                                            "threads": ["?"], "grid": ["?"]}]}),
         ("conv", "{} conv(const float* x, const float* w, float* y, int h, int w, int filter_size, float pad)",
-         {"kernel": "add", "arguments": ["x", "w", "y", "H", "W", "K", "?"]}),
+         {"kernel": "add", "arguments": ["x", "w", "y", "H", "W", "K", "?"],
+          "limits": {"C": {"is": 1}, "M": {"is": 1}, "N": {"is": 1}}}),
         ("reduce", "{} add(const float* in, float* out, int n)",
          {"scratch": {"partial": "4 * (?)"}, "steps": [
              {"kernel": "add", "arguments": ["x", "partial", "n"], "threads": ["?"], "grid": ["?"]}, {"sum": "partial"}]}),

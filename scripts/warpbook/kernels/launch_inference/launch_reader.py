@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from warpbook.kernels import ece408, launches, sources
-from warpbook.kernels.launch_inference import cpp_expressions as cpp
+from warpbook.kernels import ece408, sources
 from warpbook.kernels.launch_inference import cuda_ast, launch_rewriting, launch_sites, preprocessor
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.host_scope import Globals
@@ -19,8 +18,6 @@ from warpbook.kernels.launch_inference.inferred_facts import (
     UNKNOWN,
     InferredLaunch,
     UnreadableLaunch,
-    in_place,
-    sum_of_blocks,
     yaml_line,
     yaml_lines,
 )
@@ -28,9 +25,7 @@ from warpbook.kernels.launch_inference.launch_sequence import LaunchSequence
 from warpbook.kernels.launch_inference.launch_sites import (
     find_launches,
     function_parameters,
-    is_pointer,
     kernel_definitions,
-    sets_value_of_each_block,
     template_parameters,
     unqualified,
 )
@@ -168,55 +163,28 @@ def missing_launch(stem: str, code: str, of: Problem, kernel: str = "") -> str:
                 else ""
             )
         )
-    facts = _draft(kernel or plain, kernels[plain], HostNames(of))
+    facts = _draft(kernel or plain, kernels[plain], code, HostNames(of))
     name = facts.get("kernel") or next(step["kernel"] for step in facts["steps"] if "kernel" in step)
     return f"nothing says how {name} is launched; say it in {stem}.yaml:\n{yaml_lines(facts)}"
 
 
-def _draft(kernel: str, definition: "Node", names: HostNames) -> dict[str, Any]:
-    """The facts of a kernel's launch as far as its parameters' names tell."""
-    parameters = function_parameters(definition)
-    among = [name for name, declaration in parameters if not is_pointer(declaration)]
-
-    def argument(name: str, declaration: "Node") -> str | float:
-        if (factor := names.taken_number(name)) is not None:
-            return factor
-        if is_pointer(declaration):
-            return names.find_array(name) or UNKNOWN
-        whole = not cpp.is_fraction(cuda_ast.node_text(cuda_ast.field(declaration, "type")))
-        return (whole and names.find_extent(name, among)) or UNKNOWN
-
-    arguments = [argument(name, declaration) for name, declaration in parameters]
-    given = [name for name in arguments if name in names.base]
-    limits: dict[str, Any] = {}
-    if len(names.base) > 1 and len(given) == 1 and names.has_matrices:
-        # One number: the length of the one row, or the side of square matrices.
-        whole = len(names.base) == 2
-        arguments = [names.base[-1] if whole and argument in names.base else argument for argument in arguments]
-        limits = {names.base[0]: {"is": 1}} if whole else {"equal": names.base}
-    pointers = [place for place, (_, declaration) in enumerate(parameters) if is_pointer(declaration)]
-    written = [place for place in pointers if "const" not in cuda_ast.node_text(parameters[place][1]).split()]
-    if len(written) == 1 and arguments[written[0]] == UNKNOWN:
-        arguments = [launches.ZEROS if argument == names.output else argument for argument in arguments]
-        arguments[written[0]] = names.output
-    required = 0 if "<" in kernel else len(template_parameters(definition, with_default=False))
-    template = f"<{', '.join([UNKNOWN] * required)}>" if required else ""
-    facts: dict[str, Any] = {
-        "kernel": kernel + template,
-        "arguments": arguments,
-        "threads": [UNKNOWN],
-        "grid": [UNKNOWN],
-    }
-    # A factor 0 of what the output held before: a NaN there would stay one.
-    if any(names.taken_number(name) == 0 for name in among):
-        facts["clear"] = [names.output]
-    facts |= {"limits": limits} if limits else {}
-    result = next((name for (name, _), given in zip(parameters, arguments, strict=True) if given == names.output), "")
-    if len(pointers) == 1 and names.rewritten and written:
-        arguments[pointers[0]] = names.output
-        return in_place(facts, names.output, names.rewritten)
-    if names.count_of_array(names.output) == "1" and sets_value_of_each_block(definition, result):
-        return sum_of_blocks(facts, names.output)
+def _draft(kernel: str, definition: "Node", code: str, names: HostNames) -> dict[str, Any]:
+    """The facts of a kernel's launch as far as a host tells that calls everything as the kernel does."""
+    declared = cuda_ast.field(definition, "declarator")
+    listed = cuda_ast.node_text(cuda_ast.field(declared, "parameters")) if declared else "()"
+    required = [] if "<" in kernel else template_parameters(definition, with_default=False)
+    given = ", ".join(name for name, _ in function_parameters(definition))
+    root = cuda_ast.parse(f"{code}\nvoid launched_by{listed} {{ {kernel}<<<nobody_says, nobody_says>>>({given}); }}\n")
+    launch = list(find_launches(root))[-1]
+    made = LaunchInference(launch, kernel_definitions(root)[unqualified(kernel)], Globals(root, names), root, names)
+    try:
+        facts = made.infer().facts
+    except UnreadableLaunch as unread:
+        facts = unread.facts
+    template = f"<{', '.join([UNKNOWN] * len(required))}>" if required else ""
+    for step in facts.get("steps", [facts]):
+        if step.get("kernel"):
+            step["kernel"] = kernel + template
     return facts
 
 
@@ -244,7 +212,7 @@ def read_file(
         one = unqualified(asked) if asked else next(iter(kernels), "")
         facts = unread.facts
         if not facts and one in kernels and (asked or len(kernels) == 1):
-            facts = _draft(asked or one, kernels[one], names)
+            facts = _draft(asked or one, kernels[one], code, names)
         macros = dict.fromkeys(re.findall(r"`([A-Z][A-Z\d_]+)` is no extent", str(unread)), UNKNOWN)
         told = f"; what the compiler is told, say by `constants: {yaml_line(macros)}`" if macros else ""
         instead = (

@@ -73,12 +73,9 @@ class LaunchSequence:
         for part, step in zip(self._parts, (step for step in steps if "kernel" in step), strict=True):
             limits |= part.limits(step, facts)
         facts |= {"limits": limits} if limits else {}
-        try:
-            self._parts[0].require_extents({**facts, **limits})
-        except UnreadableLaunch:
-            if (flat := self._flat()) is None:
-                raise
+        if self._parts[0].untold({**facts, **limits}) and (flat := self._flat()):
             return flat
+        self._parts[0].require_extents({**facts, **limits})
         return InferredLaunch(facts, self._parts[0].line, tuple(notes.values()))
 
     def _flat(self) -> InferredLaunch | None:

@@ -125,7 +125,7 @@ class LaunchInference:
         if body is not None:
             self._scope.read_until(body, launch.node)
         self._reasons: list[str] = []
-        self._beyond_yaml = self._leaves_partial_sums = self._rewrites = False
+        self._leaves_partial_sums = self._rewrites = False
         self._copied: dict[str, Any] = {}
         self._arrays_found: dict[int, str] = {}
         self.plain, self.line = launch.plain, launch.line
@@ -152,25 +152,21 @@ class LaunchInference:
 
     def infer(self) -> InferredLaunch:
         """The facts. Raises UnreadableLaunch with those that are known."""
-        launch = self._launch
         facts = self.facts(self._arrays())
         self._check_unconditional()
-        cleared = [self.names.output] if self._fills_output() else []
         limits = self.limits(facts, facts)
-        said = facts | self._copied | ({"limits": limits} if limits else {})
+        flat = self.of_one_row(self.lengths) if self.untold({**facts, **limits}) else None
+        if flat:
+            return flat.infer()
+        facts |= self._copied | ({"limits": limits} if limits else {})
+        facts |= {"clear": [self.names.output]} if self._fills_output() else {}
+        facts = self._with_copies(self._with_sum(facts))
         if self._reasons:
-            known = {} if self._beyond_yaml else self._with_sum(said)
             if self._leaves_partial_sums and not self._scope.is_first_pass:
-                known = self._first_pass() or known
-            raise UnreadableLaunch(f"{'; '.join(self._reasons)} (launch in line {launch.line})", known)
-        try:
-            self.require_extents({**facts, **limits})
-        except UnreadableLaunch:
-            if (flat := self._flat()) is None:
-                raise
-            return flat
-        facts = self._with_copies(self._with_sum(said | ({"clear": cleared} if cleared else {})))
-        return InferredLaunch(facts, launch.line, tuple(self._scope.notes.values()))
+                facts = self._first_pass() or facts
+            raise UnreadableLaunch(f"{'; '.join(self._reasons)} (launch in line {self.line})", facts)
+        self.require_extents({**facts, **limits})
+        return InferredLaunch(facts, self.line, tuple(self._scope.notes.values()))
 
     def _first_pass(self) -> dict[str, Any]:
         """The facts of the first pass of a loop of which each adds up what the one before left, and of the sum of what it
@@ -181,17 +177,12 @@ class LaunchInference:
         except UnreadableLaunch as unread:
             return unread.facts
 
-    def _flat(self) -> InferredLaunch | None:
-        """The facts where the one number that a kernel gets is the length of a row, and there is one row; None where it
-        gets others, or its launch is of several rows."""
-        one = self.of_one_row(self.lengths)
-        return one.infer() if one else None
-
     @property
     def lengths(self) -> set[str]:
         """The host's names of the extents that the kernel gets."""
         named = {name for name, extent in self.own_extents.items() if extent in self.names.base}
-        return named or {name for name, extent in self._taken.items() if extent in self.names.base}
+        given = {} if self._beside else self._taken
+        return named or {name for name, extent in given.items() if extent in self.names.base}
 
     def of_one_row(self, lengths: set[str]) -> "LaunchInference | None":
         """It where the one number of the host's is the length of a row, and there is one row; None where there are more,
@@ -600,7 +591,7 @@ class LaunchInference:
         for place in places:
             name, declaration = self.parameters[place]
             if not self.check_type(place, names[place]):
-                self._beyond_yaml = True
+                names[place] = names[place] or UNKNOWN
             elif not names[place]:
                 names[place] = self._fail(
                     f"`{cuda_ast.node_text(self._launch.arguments[place])}` is none of {units.join_all(self.names.arrays)} by its name",
@@ -614,7 +605,6 @@ class LaunchInference:
             self._constant_memory()
         elif missing and not unnamed:
             self._fail(f"no pointer is {' or '.join(missing)}{self._library}", line)
-            self._beyond_yaml = True
         self._arrays_found = dict(names)
         self._scope.notes.update({f"place {place}": words for place, words in self._by_place.items()})
         names = {
@@ -745,7 +735,6 @@ class LaunchInference:
         if len(names) != 1 or array is None:
             words = f"no pointer is w, and none is copied to one array in constant memory{self._library}"
             self._fail(words, self._launch.line)
-            self._beyond_yaml = True
             return
         held, sizes = (
             1,
@@ -880,11 +869,13 @@ class LaunchInference:
             limits["equal"] = self.names.base
         return limits
 
+    def untold(self, facts: dict[str, Any]) -> list[str]:
+        """Extents that are nowhere: the kernel's number is another's then, whatever its name is, or it has its own."""
+        return [] if self.is_square else self.names.untold(set(re.findall(r"\w+", str(facts))))
+
     def require_extents(self, facts: dict[str, Any]) -> None:
-        """Raise UnreadableLaunch where an extent is nowhere: the kernel's number is another's then, whatever its name is,
-        or it has a number of its own for it."""
-        absent = self.names.untold(set(re.findall(r"\w+", str(facts))))
-        if absent and not self.is_square:
+        """Raise UnreadableLaunch where an extent is nowhere."""
+        if absent := self.untold(facts):
             own: dict[str, Any] = {"limits": {name: {"is": UNKNOWN} for name in absent}}
             raise UnreadableLaunch(
                 f"nothing tells the kernel {units.join_all(absent)} (launch in line {self.line}); if it has numbers of its"

@@ -115,7 +115,7 @@ def test_names_taken_for_extents_are_told():
     assert "; taken for the layer's by name: x.shape_[0] (line 36) for N, y.shape_[1] (line 37) for M, " in assigned
     limited = variants.read("fixed_mask", FILES).inferred_launch.sentence
     assert limited.endswith(
-        "limits {K: {is: 5}}; taken for the layer's by name: MASK_WIDTH (line 1) for the one K that it is for"
+        "limits {K: {is: 5}}; taken for the layer's by name: MASK_WIDTH, 5, for the one K that it is for"
     )
 
 

@@ -856,12 +856,16 @@ class LaunchInference:
 
     def limits(self, facts: dict[str, Any], together: dict[str, Any]) -> dict[str, Any]:
         """The header's limits: of this launch's `facts`, and those of all that compute the result `together`."""
-        limits: dict[str, Any] = self._limits(facts) | self._copied.pop("limits", {})
-        weights, words = limits.get("weights", 0), set(re.findall(r"\w+", f"{facts} {limits}"))
-        if weights and not {"K", "C", "M"} & words and math.isqrt(weights) ** 2 == weights:
-            limits["K"] = {"is": math.isqrt(weights)}  # one kernel, of which nothing tells how large it is
+        limits: dict[str, Any] = self._numbers_of_file(facts, together) | self._copied.pop("limits", {})
+        words = set(re.findall(r"\w+", f"{facts} {limits}"))
+        side = math.isqrt(limits.get("weights", 0))
+        if side and not {"K", "C", "M"} & words and side**2 == limits["weights"]:
+            limits["K"] = {"is": side}  # one kernel, of which nothing tells how large it is
         limits |= ({"equal": self.names.base} if self.is_square else {}) | self.fixed
-        limits = self._limits_unnamed({**together, **limits}) | limits
+        words = set(re.findall(r"\w+", f"{together} {limits}"))
+        image = {"C", "M"} if not {"C", "M"} & words else set()  # the host has no channels: there is one of each
+        single = [name for name in sorted({self.names.batch, *image}) if name in self.names.base and name not in words]
+        limits = {name: {"is": 1} for name in single} | limits
         # One number of the file's, and none that the kernel gets: it is for square matrices of that size.
         numbers = any(not is_pointer(declaration) for _, declaration in self.parameters)
         if self.names.has_matrices and len(limits) == 1 < len(self.names.base) and not numbers:
@@ -883,41 +887,25 @@ class LaunchInference:
                 {"kernel": self.kernel, **own} if self.is_asked_for else own,
             )
 
-    def _limits(self, facts: dict[str, Any]) -> dict[str, Any]:
-        """Extents that the kernel has as a number of the file's, and is not told."""
-        given = " ".join(map(str, facts["arguments"]))
-        body = cuda_ast.node_text(cuda_ast.field(self._kernel, "body"))
+    def _numbers_of_file(self, facts: dict[str, Any], together: dict[str, Any]) -> dict[str, Any]:
+        """Extents that are a number of the file's: what the kernel has of its own and is not told, or what the host has
+        and the launch names nowhere."""
+        told = set(re.findall(r"\w+", str(facts["arguments"])))
+        named = {*re.findall(r"\w+", str(together)), *(self.names.base if self.is_square else ())}
+        body, host = (cuda_ast.node_text(cuda_ast.field(one, "body")) for one in (self._kernel, self._launch.function))
         # Of other problems, what it counts to or multiplies with: a tile in shared memory may be called SIZE.
-        used = set(re.findall(r"\w+" if self.names.batch else r"\w+(?=\s*\*)|(?<=[*<=])\w+|(?<=[*<=] )\w+", body))
-        bounds: dict[str, dict[str, int]] = {}
-        for name in sorted(used & self._outside.known.keys()):
+        own = set(re.findall(r"\w+" if self.names.batch else r"\w+(?=\s*\*)|(?<=[*<=])\w+|(?<=[*<=] )\w+", body))
+        bounds: dict[str, Any] = {}
+        known = {*self._outside.known, *self._scope.known} - self._scope.renamed
+        for name in sorted(known & {*own, *re.findall(r"\w+", f"{body} {host}")}):
             extent = self.names.find_extent(name)
-            if extent not in self.names.base or extent == self.names.batch or re.search(rf"\b{extent}\b", given):
+            has_own = name in own & self._outside.known.keys() and extent not in {*told, self.names.batch}
+            if extent not in self.names.base or (extent in named and not has_own):
                 continue
             if (value := self._whole_number(name)) is not None:
                 bounds[extent] = {"is": value}
-                self._scope.notes[name] = (
-                    f"{name} (line {self._outside.lines.get(name, 0)}) for the one {extent} that it is for"
-                )
-        return bounds
-
-    def _limits_unnamed(self, facts: dict[str, Any]) -> dict[str, Any]:
-        """Extents that the launch names nowhere: the host's number for one, if it has one, else 1 of channels of an image."""
-        words = set(re.findall(r"\w+", str(facts)))
-        unnamed = [name for name in self.names.base if name not in words]
-        if self.is_square:
-            return {}
-        bounds: dict[str, Any] = {}
-        bodies = (cuda_ast.node_text(cuda_ast.field(each, "body")) for each in (self._kernel, self._launch.function))
-        used = set(re.findall(r"\w+", " ".join(bodies))) - self._scope.renamed
-        for name in sorted(used & {*self._outside.known, *self._scope.known}):
-            extent = self.names.find_extent(name)
-            if extent in unnamed and (value := self._whole_number(name)) is not None:
-                bounds[extent] = {"is": value}
                 self._scope.notes[name] = f"{name}, {value}, for the one {extent} that it is for"
-        single = {"N", "C", "M"} & set(unnamed) if {"C", "M"} <= set(unnamed) - bounds.keys() else set()
-        single |= {self.names.batch} & set(unnamed)  # its kernel computes one image
-        return {name: {"is": 1} for name in sorted(single)} | bounds
+        return bounds
 
     def _whole_number(self, name: str) -> int | None:
         """The whole number that a name of the host's stands for; None where it stands for none."""

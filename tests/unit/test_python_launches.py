@@ -3,7 +3,7 @@
 import pytest
 
 from warpbook.kernels import variants
-from warpbook.kernels.launch_inference import python_launches
+from warpbook.kernels.launch_inference import launch_reader, python_launches
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.inferred_facts import UnreadableLaunch
 from warpbook.problems import problem
@@ -13,7 +13,8 @@ RAW = '''"""A raw kernel: mine."""
 import cupy as cp
 import numpy as np
 
-kernel = cp.RawKernel(r"""extern "C" __global__ void conv(const float* x) { }""", "conv")
+kernel = cp.RawKernel(r"""extern "C" __global__ void conv(
+    const float* x, const float* w, float* y, int n, int c, int m, float f) { }""", "conv")
 THREADS = 128
 
 
@@ -38,16 +39,22 @@ class Model(torch.nn.Module):
 """
 
 
+def read_launch(code):
+    return launch_reader.read(python_launches.read(code, CONV).text, "", CONV)
+
+
 def test_the_launch_of_a_raw_kernel_is_read_from_python():
-    found = python_launches.read(RAW, CONV)
-    assert "__global__ void conv" in found.text
-    assert found.facts == {
+    assert read_launch(RAW).facts == {
         "kernel": "conv",
         "arguments": ["x", "w", "y", "N", "C", "M * 2", 1.5],
         "threads": [128],
         "grid": ["(N * M * H_out * W_out + 128 - 1) // 128", 2],
         "shared_bytes": "4 * K",
     }
+    tuples = RAW.replace("(THREADS,), (x", "block, (x").replace(
+        "    blocks =", "    block = (8, min(K, 16))\n    blocks ="
+    )
+    assert read_launch(tuples).facts["threads"] == [8, "min(K, 16)"]
 
 
 def test_the_source_of_an_extension_launches_itself():
@@ -58,7 +65,7 @@ def test_the_source_of_an_extension_launches_itself():
 
 def test_a_launch_that_python_decides_is_not_guessed():
     with pytest.raises(UnreadableLaunch, match=r"`choose\(x\)` is no extent, no array and no number known before"):
-        python_launches.read(RAW.replace("(blocks, 2)", "(choose(x),)"), CONV)
+        read_launch(RAW.replace("(blocks, 2)", "(choose(x),)"))
 
 
 def test_the_function_or_the_class_that_takes_the_arrays_is_called():

@@ -26,29 +26,29 @@ LAYER = networks.ConvLayer("ragged", 3, 23, 19, 4, 5)
 READ = {
     "lecture_style": {
         "kernel": "conv_forward_kernel", "arguments": ["y", "x", "w", "N", "M", "C", "H", "W", "K"],
-        "threads": [16, 16, 1], "grid": ["M", "ceil(H_out / 16) * ceil(W_out / 16)", "N"],
+        "threads": [16, 16, 1], "grid": ["M", "ceil((H - K + 1) / 16) * ceil((W - K + 1) / 16)", "N"],
     },
     "dynamic_shared": {
         "kernel": "conv2d_shared", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K"], "threads": [8, 8],
-        "grid": ["(W_out + 8 - 1) // 8", "(H_out + 8 - 1) // 8", "N * M"],
+        "grid": ["(W - K + 1 + 8 - 1) // 8", "(H - K + 1 + 8 - 1) // 8", "N * M"],
         "shared_bytes": "(8 + K - 1) * (8 + K - 1) * 4",
     },
     "whole_program": {
-        "kernel": "convolve", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K", "N * M * H_out * W_out"],
-        "threads": [128], "grid": ["(N * M * H_out * W_out + 128 - 1) // 128"],
+        "kernel": "convolve", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K", "N * M * (H - K + 1) * (W - K + 1)"],
+        "threads": [128], "grid": ["(N * M * (H - K + 1) * (W - K + 1) + 128 - 1) // 128"],
     },
     "class_wrapper": {
         "kernel": "forward", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K"], "threads": [32, 4],
-        "grid": ["(W_out + 32 - 1) // 32", "(H_out + 4 - 1) // 4", "N"],
+        "grid": ["(W - K + 1 + 32 - 1) // 32", "(H - K + 1 + 4 - 1) // 4", "N"],
     },
     "templated": {
-        "kernel": "conv<16, true>", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K", "H_out", "W_out"],
-        "threads": [16, 16], "grid": ["(W_out + 16 - 1) // 16 * ((H_out + 16 - 1) // 16)", "M", "N"],
+        "kernel": "conv<16, true>", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K", "H - K + 1", "W - K + 1"],
+        "threads": [16, 16], "grid": ["(W - K + 1 + 16 - 1) // 16 * ((H - K + 1 + 16 - 1) // 16)", "M", "N"],
     },
     "cudnn_names": {
         "kernel": "conv_fprop",
-        "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K", "K", "H_out", "W_out"],
-        "threads": [32, 8], "grid": ["(W_out + 31) // 32", "(H_out + 7) // 2 ** 3", "N * M"],
+        "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K", "K", "H - K + 1", "W - K + 1"],
+        "threads": [32, 8], "grid": ["(W - K + 1 + 31) // 32", "(H - K + 1 + 7) // 2 ** 3", "N * M"],
     },
     "fixed_mask": {
         "kernel": "conv_tiled", "arguments": ["x", "y", "w", "C", "H", "W", "M"], "threads": [16, 16, 1],
@@ -136,7 +136,7 @@ UNREADABLE = {
     ),
     "a launch under a condition": (
         [("    conv_forward_kernel<<<", "    if (K == 7) conv_forward_kernel<<<")],
-        "the launch stands under a condition, (K == 7), line 32", "grid: [M, ceil(H_out / 16) * ceil(W_out / 16), N]",
+        "the launch stands under a condition, (K == 7), line 32", "grid: [M, ceil((H - K + 1) / 16) * ceil((W - K + 1) / 16), N]",
     ),
     "a pointer of no name known": (
         [("device_input, device_mask, B", "device_input, scratch, B"), ("const float *mask", "const float *t"),
@@ -413,10 +413,13 @@ def test_a_convolution_of_whole_numbers_is_no_fraction_for_a_bias_that_it_does_n
 def test_launches_that_hand_memory_to_each_other_are_steps():
     variant = variants.read("two_kernels", FILES)
     assert variant.read_error == ""
-    assert variant.header.scratch == {"columns": "4 * C * K * K * H_out * W_out"}
+    assert variant.header.scratch == {"columns": "4 * C * K * K * (H - K + 1) * (W - K + 1)"}
     first, second = variant.header.steps
     assert (first.kernel, first.arguments[:2], first.loop) == ("unroll", ["x + b * C * H * W", "columns"], {"b": "N"})
-    assert (second.kernel, second.arguments[:3]) == ("multiply", ["w", "columns", "y + b * M * H_out * W_out"])
+    assert (second.kernel, second.arguments[:3]) == (
+        "multiply",
+        ["w", "columns", "y + b * M * (H - K + 1) * (W - K + 1)"],
+    )
     calls = variant.header.calls(LAYER.at(2), variant.kernel)
     assert [call.kernel for call in calls] == ["unroll", "multiply"] * 2
     assert calls[2].arguments[0] == ("x", LAYER.C * LAYER.H * LAYER.W)
@@ -525,17 +528,17 @@ def test_a_launch_changed_in_the_source_is_another_variant(tmp_path):
 
 def test_c_arithmetic_keeps_its_meaning():
     for written, read in [
-        ("(W_out - 1) / 16 + 1", "(W_out - 1) // 16 + 1"),
-        ("ceil(W_out / 16)", "W_out // 16"),
-        ("ceil(W_out / 16.f)", "ceil(W_out / 16)"),
-        ("(int)ceil((float)W_out / TILE_WIDTH)", "ceil(W_out / 16)"),
-        ("static_cast<int>(std::ceil(static_cast<double>(W - K + 1) / 16))", "ceil(W_out / 16)"),
-        ("W_out / 16.0", "W_out / 16 // 1"),
-        ("W_out * 0.5", "W_out * (1 / 2) // 1"),
-        ("std::max(1, (H - K + 1) >> 2)", "max(1, H_out // 2 ** 2)"),
+        ("(W_out - 1) / 16 + 1", "(W - K + 1 - 1) // 16 + 1"),
+        ("ceil(W_out / 16)", "(W - K + 1) // 16"),
+        ("ceil(W_out / 16.f)", "ceil((W - K + 1) / 16)"),
+        ("(int)ceil((float)W_out / TILE_WIDTH)", "ceil((W - K + 1) / 16)"),
+        ("static_cast<int>(std::ceil(static_cast<double>(W - K + 1) / 16))", "ceil((W - K + 1) / 16)"),
+        ("W_out / 16.0", "(W - K + 1) / 16 // 1"),
+        ("W_out * 0.5", "(W - K + 1) * (1 / 2) // 1"),
+        ("std::max(1, (H - K + 1) >> 2)", "max(1, (H - K + 1) // 2 ** 2)"),
         ("0x10 * sizeof(float)", 64),
-        ("W_out / 16 + (W_out % 16 != 0)", "W_out // 16 + min(W_out % 16, 1)"),
-        ("W_out % 16 ? W_out / 16 + 1 : W_out / 16", "W_out // 16 + min(W_out % 16, 1)"),
+        ("W_out / 16 + (W_out % 16 != 0)", "(W - K + 1) // 16 + min((W - K + 1) % 16, 1)"),
+        ("W_out % 16 ? W_out / 16 + 1 : W_out / 16", "(W - K + 1) // 16 + min((W - K + 1) % 16, 1)"),
     ]:
         text = changed(("dimGrid(M, Y, B)", f"dimGrid(M, {written}, B)"))
         assert launch_reader.read(text).facts["grid"] == ["M", read, "N"]

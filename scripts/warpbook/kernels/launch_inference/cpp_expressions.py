@@ -6,7 +6,8 @@ What is no such expression raises `UnreadableExpression`, with its line.
 
 import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -33,10 +34,6 @@ _NUMBER = re.compile(r"(0[xX][\da-fA-F]+|\d+)[uUlL]*")
 _OPERATORS: dict[str, type[ast.operator]] = {
     "+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.FloorDiv, "%": ast.Mod,
 }  # fmt: skip
-_SAMPLES = tuple(
-    {"N": n, "C": c, "H": h, "W": w, "M": m, "K": k, "S": s, "P": p}
-    for n, c, h, w, m, k, s, p in ((5, 3, 43, 61, 7, 5, 1, 0), (2, 11, 97, 71, 13, 3, 2, 1), (3, 2, 59, 83, 4, 7, 3, 2))
-)
 
 
 class UnreadableExpression(Exception):
@@ -138,14 +135,10 @@ def parse_expression(text: str) -> "Node | None":
 
 
 class ExpressionReader:
-    """Reads expressions whose names `lookup` knows, by name and the line where they stand.
+    """Reads expressions whose names `lookup` knows, by name and the line where they stand."""
 
-    Not `has_stride`, a layer is taken to have stride 1 and no padding: H - K + 1 is H_out.
-    """
-
-    def __init__(self, lookup: Lookup, strided: bool = False):
+    def __init__(self, lookup: Lookup):
         self._lookup = lookup
-        self._strided = strided
         self._depth = 0
         self.type_of: Callable[[str], str] = lambda kind: kind
         """What a type is by its name in the file."""
@@ -161,7 +154,7 @@ class ExpressionReader:
         try:
             if self._depth > 50:
                 raise UnreadableExpression(f"`{_short(node)}` nests too deep", line)
-            return _simplest(self._read(node, line), self._strided)
+            return _folded(self._read(node, line))
         finally:
             self._depth -= 1
 
@@ -286,7 +279,7 @@ class ExpressionReader:
 
     def truth(self, node: "Node", line: int = 0) -> SymbolicValue:
         """1 where a condition holds, else 0. Raises Unread."""
-        return _simplest(_truth(self.value(node, line)), self._strided)
+        return _folded(_truth(self.value(node, line)))
 
     def _size(self, node: "Node", line: int) -> SymbolicValue:
         named = cuda_ast.node_text(cuda_ast.field(node, "type") or cuda_ast.field(node, "value")).strip("() ")
@@ -329,7 +322,7 @@ class ExpressionReader:
         given = dict(zip(function.parameters, values, strict=True))
         if function.integer:
             given = {name: value.as_integer() for name, value in given.items()}
-        inner = ExpressionReader(lambda name, where: given.get(name) or self._lookup(name, where), self._strided)
+        inner = ExpressionReader(lambda name, where: given.get(name) or self._lookup(name, where))
         inner._depth = self._depth
         value = inner.value(function.body, line)
         return value.as_integer() if function.integer else value
@@ -361,7 +354,8 @@ def _cast(value: SymbolicValue, type_name: str, node: "Node", line: int) -> Symb
 def _is_counted(tree: ast.AST) -> bool:
     """Whether a number is not below 0 whatever its extents are."""
     if isinstance(tree, ast.BinOp):
-        return not isinstance(tree.op, ast.Sub) and _is_counted(tree.left) and _is_counted(tree.right)
+        left = isinstance(tree.op, ast.Mod) or (not isinstance(tree.op, ast.Sub) and _is_counted(tree.left))
+        return left and _is_counted(tree.right)
     if isinstance(tree, ast.Call):
         return (any if ast.unparse(tree.func) == "max" else all)(map(_is_counted, tree.args))
     return isinstance(tree, ast.Name) or (
@@ -441,27 +435,11 @@ def _short(node: "Node") -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _sample(names: Mapping[str, int], strided: bool) -> dict[str, int]:
-    made = {**names, **({} if strided else {"S": 1, "P": 0})}
-    for side in ("H", "W"):
-        made[f"{side}_out"] = (made[side] + 2 * made["P"] - made["K"]) // made["S"] + 1
-    return made
-
-
-def _simplest(value: SymbolicValue, strided: bool) -> SymbolicValue:
-    """The value, by its name where it is a number, or an extent of the output however it is written."""
-    text = value.text
-    if isinstance(value.tree, ast.Name | ast.Constant) or len(text) > expressions.LENGTH_MAX:
+def _folded(value: SymbolicValue) -> SymbolicValue:
+    """The value, as a number where no extent decides it."""
+    if isinstance(value.tree, ast.Constant) or not value.constant:
         return value
-    used = expressions.used_names(text)
-    samples = [_sample(names, strided) for names in _SAMPLES]
-    try:
-        values = [expressions.evaluate(text, sample) for sample in samples]
-    except ValueError:
-        return value
-    if not used:
-        return SymbolicValue(ast.Constant(values[0]), value.integer) if values[0] >= 0 else value
-    for name in ("H_out", "W_out"):
-        if values == [sample[name] for sample in samples]:
-            return SymbolicValue(extent(name).tree, value.integer)
+    with suppress(ValueError):
+        if (number := expressions.evaluate(value.text, {})) >= 0:
+            return SymbolicValue(ast.Constant(number), value.integer)
     return value

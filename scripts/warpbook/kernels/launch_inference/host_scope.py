@@ -65,7 +65,7 @@ class Globals:
                     self._keep(node, _macro_value(node), parameters)
                 case "function_definition":
                     self._function(node)
-        scope = HostScope(self, {}, False, names)
+        scope = HostScope(self, {}, names)
         for node in _top_level_nodes(root):
             if node.type == "declaration" and {"const", "constexpr"} & set(cuda_ast.node_text(node).split()):
                 scope.declare(node)
@@ -136,7 +136,6 @@ class HostScope:
         self,
         outside: Globals,
         taken: Mapping[str, str],
-        strided: bool,
         names: HostNames,
         tensors: Mapping[str, str] = _NONE,
     ):
@@ -156,7 +155,7 @@ class HostScope:
         """Names whose numbers go by an extent's name here."""
         self.is_first_pass = False
         """Whether the first pass alone of loops around a launch is read."""
-        self.reader = cpp.ExpressionReader(self.look_up, strided)
+        self.reader = cpp.ExpressionReader(self.look_up)
         for name, extent in taken.items():
             if name in outside.known:
                 self._take(name, extent, outside.lines.get(name, 0))

@@ -113,10 +113,7 @@ class LaunchInference:
             beside
         )
         self._taken = taken
-        strided = bool(
-            {"S", "P"} & {*taken.values(), *(self.names.find_extent(each, self._among) for each in self._among)}
-        )
-        self._scope = HostScope(outside, taken, strided, names, tensors)
+        self._scope = HostScope(outside, taken, names, tensors)
         self._scope.reader.type_of = self._element
         self._scope.is_first_pass = first_pass
         for name, declaration in self._host:

@@ -6,7 +6,7 @@ What is no such expression raises `UnreadableExpression`, with its line.
 
 import ast
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -163,25 +163,16 @@ class ExpressionReader:
         line = line or cuda_ast.line(node)
         while node.type == "parenthesized_expression":
             node = node.named_children[0]
-        if node.type == "identifier":
-            known = self._lookup(cuda_ast.node_text(node), line)
-            if isinstance(known, Extents):
-                return known
-        listed: Sequence[Node] | None = None
-        if node.type == "call_expression" and cuda_ast.node_text(cuda_ast.field(node, "function")) in (
-            "dim3",
-            "::dim3",
-        ):
-            arguments = cuda_ast.field(node, "arguments")
-            listed = arguments.named_children if arguments else []
-        elif node.type == "compound_literal_expression" and cuda_ast.node_text(cuda_ast.field(node, "type")) == "dim3":
-            literal = cuda_ast.field(node, "value")
-            listed = literal.named_children if literal else []
-        elif node.type == "initializer_list":
-            listed = node.named_children
+        known = self._lookup(cuda_ast.node_text(node), line) if node.type == "identifier" else None
+        if isinstance(known, Extents):
+            return known
+        kind = cuda_ast.node_text(cuda_ast.field(node, "function") or cuda_ast.field(node, "type"))
+        listed = cuda_ast.field(node, "arguments") or cuda_ast.field(node, "value")
+        if listed is None or kind not in ("dim3", "::dim3"):
+            listed = node if node.type in ("initializer_list", "argument_list") else None
         if listed is None:
             return Extents((self.whole(node, line),))
-        return Extents(tuple(self.whole(each, line) for each in listed if each.type != "comment"))
+        return Extents(tuple(self.whole(each, line) for each in listed.named_children if each.type != "comment"))
 
     def _read(self, node: "Node", line: int) -> SymbolicValue:
         match node.type:

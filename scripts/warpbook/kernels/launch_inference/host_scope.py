@@ -358,14 +358,8 @@ class HostScope:
                 # `dim3 grid(M, N);` is a prototype to the parser, and to C++ where these are types.
                 text = cuda_ast.node_text(cuda_ast.field(declarator, "parameters"))
                 made = Extents(tuple(self.reader.whole(each, line) for each in cpp.parse_arguments(text)))
-            elif value is None:
-                made = Extents(())
-            elif value.type == "argument_list":
-                made = Extents(
-                    tuple(self.reader.whole(each) for each in value.named_children if each.type != "comment")
-                )
             else:
-                made = self.reader.extents(value)
+                made = self.reader.extents(value) if value is not None else Extents(())
             self.known[name] = made
         except UnreadableExpression as reason:
             self.known[name] = reason

@@ -145,14 +145,8 @@ def unqualified(kernel: str) -> str:
 
 def parameter_names(code: str) -> dict[str, list[str]]:
     """The names of each kernel's parameters, by the kernel's name."""
-    names = {}
-    for kernel, definition in kernel_definitions(cuda_ast.parse(code)).items():
-        declarator = cuda_ast.field(definition, "declarator")
-        parameters = cuda_ast.field(declarator, "parameters") if declarator else None
-        declared = parameters.named_children if parameters else []
-        identifiers = ([one for one in cuda_ast.walk(each) if one.type == "identifier"] for each in declared)
-        names[kernel] = [cuda_ast.node_text(found[0]) if found else "" for found in identifiers]
-    return names
+    kernels = kernel_definitions(cuda_ast.parse(code))
+    return {kernel: [name for name, _ in function_parameters(found)] for kernel, found in kernels.items()}
 
 
 def defines_kernels_by_macro(code: str) -> bool:

@@ -510,9 +510,7 @@ class LaunchInference:
                 made.append(UNKNOWN)
             elif cpp.is_fraction(kind) or self.names.taken_number(name) is not None:
                 made.append(self._fraction(name, node))
-            elif re.search(r"Texture|Surface|Tensor|Stream|Map\b|^(?:__)?half|bfloat", kind) or self._is_structure(
-                kind
-            ):
+            elif not cpp.is_whole(self._element(kind)) and kind not in template_parameters(self._kernel):
                 words = f"`{name}` is of type {kind}, and a kernel gets pointers and numbers"
                 made.append(self._fail(words, cuda_ast.line(declaration)))
             else:
@@ -537,12 +535,6 @@ class LaunchInference:
                     held = re.search(r"vector<\s*([\w ]+?)\s*>", written)
                     return self._element(held[1] if held else written)
         return ""
-
-    def _is_structure(self, kind: str) -> bool:
-        """Whether the file defines a type of that name as a structure."""
-        text = cuda_ast.node_text(self._root)
-        name = re.escape(kind)
-        return bool(re.search(rf"\b(?:struct|class)\s+(?:\w+\([^)]*\)\s*)?{name}\b|\}}\s*{name}\s*;", text))
 
     def _fraction(self, parameter: str, node: "Node") -> float | str:
         """The number of a float: one that the source gives, else of a factor that the problem has not."""
@@ -601,7 +593,7 @@ class LaunchInference:
         if missing == [self.names.arrays[1]] and not unnamed:
             self._constant_memory()
         elif missing and not unnamed:
-            self._fail(f"no pointer is {' or '.join(missing)}{self._library}", line)
+            self._fail(f"no pointer is {' or '.join(missing)}", line)
         self._arrays_found = dict(names)
         self._scope.notes.update({f"place {place}": words for place, words in self._by_place.items()})
         names = {
@@ -711,13 +703,6 @@ class LaunchInference:
         self._fail(f"`{name}` points to {written}, and {array or 'an array'} holds numbers", cuda_ast.line(declaration))
         return False
 
-    @property
-    def _library(self) -> str:
-        """That the host computes with a library besides its kernel, as the end of a sentence; empty where it does not."""
-        said = cuda_ast.node_text(self._launch.function)
-        found = re.search(r"\b(?:cublas|cudnn)\w*(?:[Gg]emm|Forward|Reduce)\w*", said)
-        return f"; the host calls {found[0]} too: write a launcher in Python" if found else ""
-
     def _constant_memory(self) -> None:
         """The variable that w is copied to, where the kernel gets no such pointer, and how many weights it holds."""
         copies = [
@@ -730,7 +715,7 @@ class LaunchInference:
         names = {name for name, _ in copies}
         array = next((node for node in cuda_ast.walk(self._root) if constant_array(node) in names), None)
         if len(names) != 1 or array is None:
-            words = f"no pointer is w, and none is copied to one array in constant memory{self._library}"
+            words = "no pointer is w, and none is copied to one array in constant memory"
             self._fail(words, self._launch.line)
             return
         held, sizes = (

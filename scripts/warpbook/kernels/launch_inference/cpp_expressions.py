@@ -199,7 +199,7 @@ class ExpressionReader:
             case "cast_expression":
                 inner = cuda_ast.field(node, "value")
                 if inner is not None:
-                    return _cast(self.value(inner, line), cuda_ast.node_text(cuda_ast.field(node, "type")), node, line)
+                    return _cast(self.value(inner, line), cuda_ast.field_text(node, "type"), node, line)
             case "sizeof_expression":
                 return self._size(node, line)
             case "call_expression":
@@ -217,7 +217,7 @@ class ExpressionReader:
         raise UnreadableExpression(f"`{name}` is no extent of a layer and no number known before", line)
 
     def _member(self, node: "Node", line: int) -> SymbolicValue:
-        base, name = cuda_ast.field(node, "argument"), cuda_ast.node_text(cuda_ast.field(node, "field"))
+        base, name = cuda_ast.field(node, "argument"), cuda_ast.field_text(node, "field")
         known = self._lookup(cuda_ast.node_text(base), line)
         if isinstance(known, Extents) and (value := known.component(name)):
             return value
@@ -227,7 +227,7 @@ class ExpressionReader:
         return self._look_up_value(cuda_ast.node_text(node), line)
 
     def _apply_sign(self, node: "Node", line: int) -> SymbolicValue:
-        sign, inner = cuda_ast.node_text(cuda_ast.field(node, "operator")), cuda_ast.field(node, "argument")
+        sign, inner = cuda_ast.field_text(node, "operator"), cuda_ast.field(node, "argument")
         if sign not in ("-", "+", "!") or inner is None:
             raise UnreadableExpression(f"`{_short(node)}` is no sum, product or quotient of extents and numbers", line)
         value = self.value(inner, line)
@@ -236,7 +236,7 @@ class ExpressionReader:
         return SymbolicValue(ast.UnaryOp(ast.USub(), value.tree), value.integer, value.whole) if sign == "-" else value
 
     def _combine(self, node: "Node", line: int) -> SymbolicValue:
-        sign = cuda_ast.node_text(cuda_ast.field(node, "operator"))
+        sign = cuda_ast.field_text(node, "operator")
         operands = cuda_ast.field(node, "left"), cuda_ast.field(node, "right")
         if operands[0] is None or operands[1] is None:
             raise UnreadableExpression(f"`{_short(node)}` cannot be read", line)

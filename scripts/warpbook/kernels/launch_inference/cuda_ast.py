@@ -75,6 +75,11 @@ def field(node: "Node", name: str) -> "Node | None":
     return node.child_by_field_name(name)
 
 
+def field_text(node: "Node | None", name: str) -> str:
+    """The text of the child of a name in the grammar; empty where there is none."""
+    return node_text(field(node, name)) if node else ""
+
+
 def node_text(node: "Node | None") -> str:
     """A node's text; empty for none."""
     return (node.text or b"").decode() if node else ""
@@ -114,8 +119,8 @@ def _annotations(root: "Node") -> set[str]:
     """What says that a declaration is the device's: CUDA's words, and macros made of them."""
     known = set(_DEVICE_WORDS)
     for node in walk(root):
-        if node.type == "preproc_def" and known & set(re.findall(r"\w+", node_text(field(node, "value")))):
-            known.add(node_text(field(node, "name")))
+        if node.type == "preproc_def" and known & set(re.findall(r"\w+", field_text(node, "value"))):
+            known.add(field_text(node, "name"))
     return known
 
 
@@ -137,7 +142,7 @@ def _host_nodes(node: "Node", of_device: set[str], of_host: set[str]) -> Iterato
         elif inner.type in ("class_specifier", "struct_specifier", "type_definition", "alias_declaration"):
             said, words = node_text(inner), set(re.findall(r"\w+", node_text(inner)))
             if (_HOST_MEMBERS.search(said) or of_host & words) and not of_device & words:
-                of_host.add(node_text(field(inner, "name")))
+                of_host.add(field_text(inner, "name"))
                 yield each
             else:
                 yield from _host_nodes(inner, of_device, of_host)

@@ -76,13 +76,13 @@ class Globals:
 
     def _keep(self, node: "Node", body: "Node | None", parameters: tuple[str, ...]) -> None:
         if body is not None:
-            name = cuda_ast.node_text(cuda_ast.field(node, "name"))
+            name = cuda_ast.field_text(node, "name")
             self.known[name] = Function(parameters, body)
             self.lines[name] = cuda_ast.line(node)
 
     def _function(self, node: "Node") -> None:
         body, declared = cuda_ast.field(node, "body"), cuda_ast.field(node, "declarator")
-        kind = cuda_ast.node_text(cuda_ast.field(node, "type"))
+        kind = cuda_ast.field_text(node, "type")
         if body is None or declared is None:
             return
         statements = [each for each in body.named_children if each.type != "comment"]
@@ -90,11 +90,11 @@ class Globals:
             names = tuple(name for name, _ in function_parameters(node))
             integer = cpp.is_whole(kind) if cpp.is_whole(kind) or cpp.is_fraction(kind) else None  # a template's
             known = Function(names, statements[0].named_children[0], integer)
-            self.known[cuda_ast.node_text(cuda_ast.field(declared, "declarator"))] = known
+            self.known[cuda_ast.field_text(declared, "declarator")] = known
 
 
 def _condition(statement: "Node") -> str:
-    return cuda_ast.node_text(cuda_ast.field(statement, "condition"))
+    return cuda_ast.field_text(statement, "condition")
 
 
 def _chosen(name: str, truth: SymbolicValue, first: Known, second: Known, line: int) -> Known:
@@ -111,7 +111,7 @@ def _chosen(name: str, truth: SymbolicValue, first: Known, second: Known, line: 
 
 def _macro_value(node: "Node") -> "Node | None":
     """The expression that a macro stands for; None where it is none."""
-    return cpp.parse_expression(sources.without_comments(cuda_ast.node_text(cuda_ast.field(node, "value"))))
+    return cpp.parse_expression(sources.without_comments(cuda_ast.field_text(node, "value")))
 
 
 def _top_level_nodes(root: "Node") -> "list[Node]":
@@ -133,11 +133,7 @@ class HostScope:
     """
 
     def __init__(
-        self,
-        outside: Globals,
-        taken: Mapping[str, str],
-        names: HostNames,
-        tensors: Mapping[str, str] = _NONE,
+        self, outside: Globals, taken: Mapping[str, str], names: HostNames, tensors: Mapping[str, str] = _NONE
     ):
         self.names = names
         self.known: dict[str, Known] = {}
@@ -282,7 +278,7 @@ class HostScope:
             if made is not None and made.type == "assignment_expression":
                 self._assign(made)
             elif made is not None and made.type == "update_expression":
-                counted, sign = cuda_ast.field(made, "argument"), cuda_ast.node_text(cuda_ast.field(made, "operator"))
+                counted, sign = cuda_ast.field(made, "argument"), cuda_ast.field_text(made, "operator")
                 self._change(cuda_ast.node_text(counted), sign, "1", cuda_ast.line(made))
             elif asked := _ATTRIBUTE.search(cuda_ast.node_text(statement)):
                 variable, attribute = asked.groups()
@@ -329,11 +325,11 @@ class HostScope:
         for each in cuda_ast.walk(node):
             value = cuda_ast.field(each, "value") if each.type == "enumerator" else None
             if value is not None:
-                self._bind(cuda_ast.node_text(cuda_ast.field(each, "name")), value, cuda_ast.line(each))
+                self._bind(cuda_ast.field_text(each, "name"), value, cuda_ast.line(each))
 
     def declare(self, node: "Node") -> None:
         """A declaration of variables."""
-        kind = cuda_ast.node_text(cuda_ast.field(node, "type"))
+        kind = cuda_ast.field_text(node, "type")
         for declarator in node.children_by_field_name("declarator"):
             name, line = declared_name(declarator), cuda_ast.line(declarator)
             value = cuda_ast.field(declarator, "value")
@@ -356,7 +352,7 @@ class HostScope:
         try:
             if declarator.type == "function_declarator":
                 # `dim3 grid(M, N);` is a prototype to the parser, and to C++ where these are types.
-                text = cuda_ast.node_text(cuda_ast.field(declarator, "parameters"))
+                text = cuda_ast.field_text(declarator, "parameters")
                 made = Extents(tuple(self.reader.whole(each, line) for each in cpp.parse_arguments(text)))
             else:
                 made = self.reader.extents(value) if value is not None else Extents(())
@@ -397,7 +393,7 @@ class HostScope:
 
     def _assign(self, node: "Node") -> None:
         left, right = cuda_ast.field(node, "left"), cuda_ast.field(node, "right")
-        sign = cuda_ast.node_text(cuda_ast.field(node, "operator")) or "="
+        sign = cuda_ast.field_text(node, "operator") or "="
         if left is None or right is None or cuda_ast.node_text(left) in self._pointers:
             return
         base = left.named_children[0] if left.type == "field_expression" else left
@@ -405,7 +401,7 @@ class HostScope:
         if sign != "=":
             self._change(name, sign, cuda_ast.node_text(right), line)
         elif left.type == "field_expression":
-            known, place = self.known.get(name), "xyz".find(cuda_ast.node_text(cuda_ast.field(left, "field")))
+            known, place = self.known.get(name), "xyz".find(cuda_ast.field_text(left, "field"))
             if isinstance(known, Extents) and place >= 0:
                 values = [*known.values, *[cpp.number(1)] * 3][:3]
                 try:

@@ -171,7 +171,7 @@ def missing_launch(stem: str, code: str, of: Problem, kernel: str = "") -> str:
 def _draft(kernel: str, definition: "Node", code: str, names: HostNames) -> dict[str, Any]:
     """The facts of a kernel's launch as far as a host tells that calls everything as the kernel does."""
     declared = cuda_ast.field(definition, "declarator")
-    listed = cuda_ast.node_text(cuda_ast.field(declared, "parameters")) if declared else "()"
+    listed = cuda_ast.field_text(declared, "parameters") if declared else "()"
     required = [] if "<" in kernel else template_parameters(definition, with_default=False)
     given = ", ".join(name for name, _ in function_parameters(definition))
     root = cuda_ast.parse(f"{code}\nvoid launched_by{listed} {{ {kernel}<<<nobody_says, nobody_says>>>({given}); }}\n")

@@ -90,7 +90,7 @@ def kernel_parameters(code: str, kernel: str) -> tuple[Parameter, ...]:
     types = dict(zip(template_parameters(found), given, strict=False))
 
     def type_of(declared: "Node") -> str:
-        written = cuda_ast.node_text(cuda_ast.field(declared, "type"))
+        written = cuda_ast.field_text(declared, "type")
         untold = written in template_parameters(found)
         return types.get(written) or ("" if untold else without_alias(written, code))
 
@@ -133,7 +133,7 @@ def tests_pointer(code: str, kernel: str, place: int) -> bool:
     names = [name for name, _ in function_parameters(found)] if found else []
     if not found or place >= len(names):
         return True
-    body, name = cuda_ast.node_text(cuda_ast.field(found, "body")), re.escape(names[place])
+    body, name = cuda_ast.field_text(found, "body"), re.escape(names[place])
     alone = rf"(?:\(|&&|\|\||!)\s*{name}\s*(?:\)|&&|\|\|)"
     return bool(re.search(rf"{alone}|\b{name}\s*(?:[!=]=|\?)", body))
 
@@ -152,7 +152,7 @@ def parameter_names(code: str) -> dict[str, list[str]]:
 def defines_kernels_by_macro(code: str) -> bool:
     """Whether a macro of CUDA C++ defines kernels, whose names are then not to be read."""
     macros = (node for node in cuda_ast.walk(cuda_ast.parse(code)) if node.type in _MACROS)
-    return any("__global__" in cuda_ast.node_text(cuda_ast.field(node, "value")) for node in macros)
+    return any("__global__" in cuda_ast.field_text(node, "value") for node in macros)
 
 
 def _kernel_name(node: "Node") -> str:
@@ -160,7 +160,7 @@ def _kernel_name(node: "Node") -> str:
     if node.type != "function_definition" or "__global__" not in cuda_ast.node_text(node).partition("{")[0]:
         return ""
     declared = cuda_ast.field(node, "declarator")
-    return cuda_ast.node_text(cuda_ast.field(declared, "declarator")) if declared else ""
+    return cuda_ast.field_text(declared, "declarator") if declared else ""
 
 
 def function_parameters(function: "Node") -> "list[tuple[str, Node]]":
@@ -235,14 +235,14 @@ def _pointed_kernels(
         if right is not None and declared_name(left) == name:
             given.append((cuda_ast.node_text(right), function))
     macros = (node for node in cuda_ast.walk(root) if node.type == "preproc_def")
-    named = [node for node in macros if cuda_ast.node_text(cuda_ast.field(node, "name")) == name]
-    given += [(cuda_ast.node_text(cuda_ast.field(node, "value")), function) for node in named]
+    named = [node for node in macros if cuda_ast.field_text(node, "name") == name]
+    given += [(cuda_ast.field_text(node, "value"), function) for node in named]
     names = [parameter for parameter, _ in function_parameters(function)]
     if name in names:
         declared = cuda_ast.field(function, "declarator")
-        own = unqualified(cuda_ast.node_text(cuda_ast.field(declared, "declarator"))) if declared else ""
+        own = unqualified(cuda_ast.field_text(declared, "declarator")) if declared else ""
         for call in cuda_ast.walk(root):
-            called = cuda_ast.node_text(cuda_ast.field(call, "function")) if call.type == "call_expression" else ""
+            called = cuda_ast.field_text(call, "function") if call.type == "call_expression" else ""
             listed = cuda_ast.field(call, "arguments")
             around = cuda_ast.enclosing(call, "function_definition")
             if (
@@ -268,7 +268,7 @@ def _written_launches(root: "Node") -> Iterator[LaunchSite]:
         listed = cuda_ast.field(node, "arguments")
         if function is not None and listed is not None:
             arguments = [each for each in listed.named_children if each.type != "comment"]
-            written = "".join(cuda_ast.node_text(cuda_ast.field(node, "function")).split()).replace(",", ", ")
+            written = "".join(cuda_ast.field_text(node, "function").split()).replace(",", ", ")
             configuration = [each for each in config.named_children if each.type != "comment"]
             yield LaunchSite(node, configuration, _qualified_name(written, root), function, arguments)
 
@@ -283,7 +283,7 @@ def _qualified_name(kernel: str, root: "Node") -> str:
 
 def sets_value_of_each_block(kernel: "Node", pointer: str) -> bool:
     """Whether a kernel sets one value of a pointer's for each block."""
-    body = cuda_ast.node_text(cuda_ast.field(kernel, "body"))
+    body = cuda_ast.field_text(kernel, "body")
     return bool(re.search(rf"\b{pointer}\s*\[\s*(?:blockIdx\.x|bid|block_?[iI]dx?)\s*\]\s*=[^=]", body))
 
 

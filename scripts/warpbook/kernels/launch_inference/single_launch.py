@@ -59,7 +59,7 @@ _CONDITIONS = ("if_statement", "switch_statement", "else_clause", "conditional_e
 
 def _assigns(node: "Node", target: "Node") -> bool:
     """Whether a node sets an element of an array, and does no more with it."""
-    sign = cuda_ast.node_text(cuda_ast.field(node, "operator"))
+    sign = cuda_ast.field_text(node, "operator")
     is_element = target.type in ("subscript_expression", "pointer_expression")
     return (
         node.type == "assignment_expression" and is_element and sign == "=" and cuda_ast.field(node, "left") == target
@@ -71,7 +71,7 @@ def _is_added_to(node: "Node") -> bool:
     inner, around = node, node.parent
     while around is not None and around.type != "argument_list":
         inner, around = around, around.parent
-    called = cuda_ast.node_text(cuda_ast.field(around.parent, "function")) if around and around.parent else ""
+    called = cuda_ast.field_text(around.parent, "function") if around and around.parent else ""
     return called.startswith("atomicAdd") and around is not None and around.named_children[0] == inner
 
 
@@ -222,11 +222,11 @@ class LaunchInference:
             if chosen is not None and cuda_ast.node_text(other) in ("nullptr", "NULL", "0"):
                 return self._pointer(chosen)
             return "", None
-        called = cuda_ast.node_text(cuda_ast.field(node, "function")) if node.type == "call_expression" else ""
+        called = cuda_ast.field_text(node, "function") if node.type == "call_expression" else ""
         if called.startswith(_CASTS) or called.endswith("raw_pointer_cast"):
             listed = cuda_ast.field(node, "arguments")
             return self._pointer(listed.named_children[0]) if listed and listed.named_children else ("", None)
-        if node.type == "binary_expression" and cuda_ast.node_text(cuda_ast.field(node, "operator")) == "+":
+        if node.type == "binary_expression" and cuda_ast.field_text(node, "operator") == "+":
             left, right = cuda_ast.field(node, "left"), cuda_ast.field(node, "right")
             if left is None or right is None:
                 return "", None
@@ -345,7 +345,7 @@ class LaunchInference:
                 continue
             text = "".join(cuda_ast.node_text(node).split())
             if node.type == "init_declarator":
-                values[declared_name(node)] = cuda_ast.node_text(cuda_ast.field(node, "value"))
+                values[declared_name(node)] = cuda_ast.field_text(node, "value")
             copied = _FILL.match(text) if node.type == "call_expression" else None
             made = (_MADE_AS if node.type == "init_declarator" else _SET).match(text)
             if copied and ("cudaMemset" in copied[0] or "HostToDevice" in text):
@@ -388,7 +388,7 @@ class LaunchInference:
         """Whether the host's function gets what it gives at a place from a caller that this file does not have."""
         function = declared_name(cuda_ast.field(self._launch.function, "declarator"))
         called = {
-            cuda_ast.node_text(cuda_ast.field(node, "function"))
+            cuda_ast.field_text(node, "function")
             for node in cuda_ast.walk(self._root)
             if node.type == "call_expression"
         }
@@ -424,7 +424,7 @@ class LaunchInference:
         if (self.names.is_product or len(self.names.base) == 1) and len(numbers) == 1:
             # A kernel that gets one number is for square matrices, or for as many values.
             name = cuda_ast.node_text(numbers[0][0])
-            if re.fullmatch(r"\w+", name) and cpp.is_whole(cuda_ast.node_text(cuda_ast.field(numbers[0][1], "type"))):
+            if re.fullmatch(r"\w+", name) and cpp.is_whole(cuda_ast.field_text(numbers[0][1], "type")):
                 taken[name] = taken.get(name) or self.names.base[0]
                 self.is_square = self.names.is_product
         return taken
@@ -441,7 +441,7 @@ class LaunchInference:
         if not image and (not self.names.has_matrices or len(self.names.base) != len(self.names.arrays)):
             return {}
         pointers = {array: self.parameters[place][0] for place, array in self._roles().items() if array}
-        body = cuda_ast.node_text(cuda_ast.field(self._kernel, "body"))
+        body = cuda_ast.field_text(self._kernel, "body")
         pitches: list[set[str]] = []
         for array in self.names.arrays:
             name = re.escape(pointers.get(array, ""))
@@ -503,7 +503,7 @@ class LaunchInference:
             both = f"`{name}` and `{name.swapcase()}` are both {self.names.find_extent(name)} by their names"
             self._fail(both, self._launch.line)
         for place, ((name, declaration), node) in enumerate(zip(takes, given, strict=True)):
-            kind = cuda_ast.node_text(cuda_ast.field(declaration, "type"))
+            kind = cuda_ast.field_text(declaration, "type")
             if is_pointer(declaration):
                 made.append(arrays[place])
             elif cuda_ast.node_text(node) in twins:
@@ -531,7 +531,7 @@ class LaunchInference:
                 if node.type in ("declaration", "parameter_declaration") and any(
                     declared_name(each) == variable for each in node.children_by_field_name("declarator")
                 ):
-                    written = cuda_ast.node_text(cuda_ast.field(node, "type"))
+                    written = cuda_ast.field_text(node, "type")
                     held = re.search(r"vector<\s*([\w ]+?)\s*>", written)
                     return self._element(held[1] if held else written)
         return ""
@@ -697,7 +697,7 @@ class LaunchInference:
     def check_type(self, place: int, array: str) -> bool:
         """Whether the kernel's pointer at a place may be that array by its type; complains where not."""
         name, declaration = self.parameters[place]
-        written = cuda_ast.node_text(cuda_ast.field(declaration, "type"))
+        written = cuda_ast.field_text(declaration, "type")
         if written == "void" or written in template_parameters(self._kernel) or element_type(self._element(written)):
             return True
         self._fail(f"`{name}` points to {written}, and {array or 'an array'} holds numbers", cuda_ast.line(declaration))
@@ -708,7 +708,7 @@ class LaunchInference:
         copies = [
             (cuda_ast.node_text(listed.named_children[0]).lstrip("&"), cuda_ast.line(node))
             for node in cuda_ast.walk(self._root)
-            if cuda_ast.node_text(cuda_ast.field(node, "function")) == "cudaMemcpyToSymbol"
+            if cuda_ast.field_text(node, "function") == "cudaMemcpyToSymbol"
             and (listed := cuda_ast.field(node, "arguments"))
             and len(listed.named_children) in (3, 5)
         ]
@@ -781,9 +781,9 @@ class LaunchInference:
         for node in cuda_ast.walk(body) if body else ():
             target = cuda_ast.field(node, "left") if node.type == "assignment_expression" else None
             if node.type == "init_declarator" and "*" in cuda_ast.node_text(node).partition("=")[0]:
-                value = cuda_ast.node_text(cuda_ast.field(node, "value"))
+                value = cuda_ast.field_text(node, "value")
                 made.append((declared_name(node), set(re.findall(r"\w+", value))))
-            if node.type == "call_expression" and _STORES.search(cuda_ast.node_text(cuda_ast.field(node, "function"))):
+            if node.type == "call_expression" and _STORES.search(cuda_ast.field_text(node, "function")):
                 listed = cuda_ast.field(node, "arguments")
                 target = listed.named_children[0] if listed and listed.named_children else None
             if target is not None and target.type != "identifier":
@@ -800,7 +800,7 @@ class LaunchInference:
         name, _, given = kernel.partition("<")
         words = [word.strip() for word in given.removesuffix(">").split(",") if word.strip()]
         for parameter in template_parameters(self._kernel)[len(words) :]:
-            kinds = [cuda_ast.node_text(cuda_ast.field(declaration, "type")) for _, declaration in self.parameters]
+            kinds = [cuda_ast.field_text(declaration, "type") for _, declaration in self.parameters]
             pointers = [self.pointers[place][0] for place in self.pointer_places if kinds[place] == parameter]
             if parameter not in kinds:  # a default stands for it, and for those behind it
                 break
@@ -874,7 +874,7 @@ class LaunchInference:
         and the launch names nowhere."""
         told = set(re.findall(r"\w+", str(facts["arguments"])))
         named = {*re.findall(r"\w+", str(together)), *(self.names.base if self.is_square else ())}
-        body, host = (cuda_ast.node_text(cuda_ast.field(one, "body")) for one in (self._kernel, self._launch.function))
+        body, host = (cuda_ast.field_text(one, "body") for one in (self._kernel, self._launch.function))
         # Of other problems, what it counts to or multiplies with: a tile in shared memory may be called SIZE.
         own = set(re.findall(r"\w+" if self.names.batch else r"\w+(?=\s*\*)|(?<=[*<=])\w+|(?<=[*<=] )\w+", body))
         bounds: dict[str, Any] = {}

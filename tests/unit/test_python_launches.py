@@ -2,7 +2,7 @@
 
 import pytest
 
-from warpbook.kernels import variants
+from warpbook.kernels import python_functions, variants
 from warpbook.kernels.launch_inference import launch_reader, python_launches
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.inferred_facts import UnreadableLaunch
@@ -69,13 +69,13 @@ def test_a_launch_that_python_decides_is_not_guessed():
 
 
 def test_the_function_or_the_class_that_takes_the_arrays_is_called():
-    entry = python_launches.find_entry(RAW, CONV, "conv_forward")
+    entry = python_functions.find_entry(RAW, CONV, "conv_forward")
     assert (entry.function, entry.owner, entry.arguments) == ("conv2d", "", ("x", "w"))
-    entry = python_launches.find_entry(INLINE, CONV, "conv_forward")
+    entry = python_functions.find_entry(INLINE, CONV, "conv_forward")
     assert (entry.function, entry.owner, entry.arguments) == ("forward", "Model", ("x", "w"))
     turned = RAW.replace("def conv2d(x, w)", "def launch(weights, image, out)")
-    assert python_launches.find_entry(turned, CONV, "conv_forward").arguments == ("w", "x", "y")
-    assert python_launches.find_entry("import cupy\ndef forward(x, w):\n    return x\n", CONV, "conv_forward") is None
+    assert python_functions.find_entry(turned, CONV, "conv_forward").arguments == ("w", "x", "y")
+    assert python_functions.find_entry("import cupy\ndef forward(x, w):\n    return x\n", CONV, "conv_forward") is None
 
 
 def test_a_file_without_facts_is_a_variant_and_says_what_it_needs(tmp_path, monkeypatch):
@@ -125,13 +125,13 @@ def solve({parameters}):
 )  # fmt: skip
 def test_a_function_gets_the_extents_that_it_takes(of, parameters, grid, arguments, limits):
     names = HostNames(problem.find(of))
-    entry = python_launches.find_entry(TRITON.format(parameters=parameters, grid=grid), names, "")
+    entry = python_functions.find_entry(TRITON.format(parameters=parameters, grid=grid), names, "")
     assert (entry.arguments, entry.limits(names)) == (arguments, limits)
 
 
 def test_a_function_of_a_product_whose_grid_tells_no_rows_and_columns_is_not_called():
     code = TRITON.format(parameters="a, b, c, M, N, K", grid="tiles(M, N, K)")
-    assert python_launches.find_entry(code, HostNames(problem.find("gemm")), "") is None
+    assert python_functions.find_entry(code, HostNames(problem.find("gemm")), "") is None
 
 
 def test_a_function_with_extents_is_called_with_those_of_the_case(tmp_path):

@@ -27,7 +27,7 @@ from warpbook.common.files import PROJECT, new_module
 from warpbook.kernels import declared_launch, ece408, headers, occupancy, python_functions, sources
 from warpbook.kernels.headers import Header
 from warpbook.kernels.languages import LANGUAGES, Language
-from warpbook.kernels.launch_inference import launch_reader, launch_sites, preprocessor, python_launches
+from warpbook.kernels.launch_inference import launch_reader, launch_sites, preprocessor
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.inferred_facts import InferredLaunch
 from warpbook.kernels.launches import Argument, Call
@@ -78,7 +78,7 @@ class Variant:
     read_error: str = ""
     inferred_launch: InferredLaunch | None = None
     """The launch in its own source, where it is called as that says."""
-    entry: python_launches.Entry | None = None
+    entry: python_functions.Entry | None = None
     """The function of a Python file that has no `prepare`, where that is called."""
     included: tuple[Path, ...] = ()
     """Files of the project that its CUDA C++ includes or its launcher imports; their code is part of what identifies it."""
@@ -356,8 +356,8 @@ def read(name: str, folder: Path | None = None) -> Variant:
     written = entry = None
     if python and not compiled and not host.problem and not headers.is_header(host.header):
         text = sources.read_text(python)
-        if entry := python_launches.find_entry(text, HostNames(of), of.function):
-            described, usual = replace(described, header=""), python_launches.usual_facts(text)
+        if entry := python_functions.find_entry(text, HostNames(of), of.function):
+            described, usual = replace(described, header=""), python_functions.usual_facts(text)
             usual |= {"limits": limits} if (limits := entry.limits(HostNames(of))) else {}
     try:
         content = headers.parse_facts(described.header) if described.header.strip() else {}

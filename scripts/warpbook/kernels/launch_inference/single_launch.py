@@ -57,13 +57,13 @@ _MADE_AS = re.compile(r"(\w+)=(?:torch|at)::(?:zeros|full)")
 _CONDITIONS = ("if_statement", "switch_statement", "else_clause", "conditional_expression", "case_statement")
 
 
-def _assigns(node: "Node", target: "Node") -> bool:
-    """Whether a node sets an element of an array, and does no more with it."""
-    sign = cuda_ast.field_text(node, "operator")
-    is_element = target.type in ("subscript_expression", "pointer_expression")
-    return (
-        node.type == "assignment_expression" and is_element and sign == "=" and cuda_ast.field(node, "left") == target
-    )
+def _is_assigned(node: "Node") -> bool:
+    """Whether a node names an array of which an element is set, and no more is done with it."""
+    element = node.parent
+    around = element.parent if element else None
+    is_element = element is not None and element.type in ("subscript_expression", "pointer_expression")
+    sets = around is not None and cuda_ast.field_text(around, "operator") == "="
+    return is_element and sets and around is not None and cuda_ast.field(around, "left") == element
 
 
 def _is_added_to(node: "Node") -> bool:
@@ -71,7 +71,7 @@ def _is_added_to(node: "Node") -> bool:
     inner, around = node, node.parent
     while around is not None and around.type != "argument_list":
         inner, around = around, around.parent
-    called = cuda_ast.field_text(around.parent, "function") if around and around.parent else ""
+    called = cuda_ast.field_text(around.parent, "function") if around else ""
     return called.startswith("atomicAdd") and around is not None and around.named_children[0] == inner
 
 
@@ -286,16 +286,15 @@ class LaunchInference:
         """Whether a kernel does not write what it gets at a place, as far as its body tells."""
         return self.is_constant(place) or bool(self._written and self.parameters[place][0] not in self._written)
 
+    def _uses(self, place: int) -> "list[Node]":
+        """Where a kernel names what it gets at a place."""
+        body, name = cuda_ast.field(self._kernel, "body"), self.parameters[place][0]
+        nodes = cuda_ast.walk(body) if body else ()
+        return [node for node in nodes if node.type == "identifier" and cuda_ast.node_text(node) == name]
+
     def reads(self, place: int) -> bool:
         """Whether a kernel may read what it gets at a place: it does more than to assign to its elements."""
-        body, name = cuda_ast.field(self._kernel, "body"), self.parameters[place][0]
-        for node in cuda_ast.walk(body) if body else ():
-            if node.type == "identifier" and cuda_ast.node_text(node) == name:
-                element = node.parent
-                around = element.parent if element else None
-                if element is None or around is None or not _assigns(around, element):
-                    return True
-        return False
+        return not all(map(_is_assigned, self._uses(place)))
 
     def is_null(self, place: int) -> bool:
         """Whether a launch gives no memory at a place."""
@@ -308,29 +307,25 @@ class LaunchInference:
             function, listed = cuda_ast.field(node, "function"), cuda_ast.field(node, "arguments")
             if node.type != "call_expression" or not listed or not listed.named_children:
                 continue
-            name = cuda_ast.node_text(function).partition("<")[0]
-            parent = node.parent
-            if _MADE.fullmatch(name) and parent is not None and declared_name(parent) == variable:
-                if name.endswith("_like"):
-                    count = self.names.count_of_array(
-                        self.names.find_array(cuda_ast.node_text(listed.named_children[0]))
-                    )
-                    return f"4 * {count}" if count else ""
+            name, first = cuda_ast.node_text(function).partition("<")[0], cuda_ast.node_text(listed.named_children[0])
+            sizes: list[Node] = []
+            if _MADE.fullmatch(name) and node.parent is not None and declared_name(node.parent) == variable:
+                count = self.names.count_of_array(self.names.find_array(first)) if name.endswith("_like") else ""
                 shape = next((each for each in cuda_ast.walk(listed) if each.type == "initializer_list"), None)
+                sizes = shape.named_children if shape and not count else []
+                if count or not sizes:
+                    return f"4 * {count}" if count else ""
+            elif name in _ALLOCATIONS and re.search(rf"&\s*{re.escape(variable)}$", first):
+                sizes = listed.named_children[1:2] or listed.named_children
+            elif name.startswith("cudaMemset") and first == variable:
+                sizes = listed.named_children[2:3]
+            if sizes:
                 try:
-                    extents = [self._scope.reader.whole(each).text for each in shape.named_children] if shape else []
+                    texts = [self._scope.reader.whole(each).text for each in sizes]
                 except UnreadableExpression as reason:
                     return self._fail(str(reason), reason.line)
-                return " * ".join(["4", *(f"({text})" for text in extents)]) if extents else ""
-            first, second = [*listed.named_children, *listed.named_children][:2]
-            filled = name.startswith("cudaMemset") and cuda_ast.node_text(first) == variable
-            if filled or (
-                name in _ALLOCATIONS and re.search(rf"&\s*{re.escape(variable)}$", cuda_ast.node_text(first))
-            ):
-                try:
-                    return fact_value(self._scope.reader.whole(listed.named_children[2] if filled else second).text)
-                except UnreadableExpression as reason:
-                    return self._fail(str(reason), reason.line)
+                made = _MADE.fullmatch(name)
+                return " * ".join(["4", *(f"({text})" for text in texts)]) if made else fact_value(texts[0])
         return ""
 
     def fills(self) -> "Iterator[tuple[int, str, float]]":
@@ -371,18 +366,16 @@ class LaunchInference:
         if lines:
             self._scope.notes[f"filled {lines[0]}"] = f"{lines[0]}, which the host fills before, for zeros"
         given = [place for place in places if self._arrays_found.get(place) == self.names.output]
-        if not lines and given and all(self._only_adds(place) and self._is_of_caller(place) for place in given):
+        if (
+            not lines
+            and given
+            and all(self._is_of_caller(place) and self._uses(place) for place in given)
+            and all(_is_added_to(node) for place in given for node in self._uses(place))
+        ):
             name = self.pointers[given[0]][0]
             self._scope.notes[f"added to {name}"] = f"{name}, which its caller gives and the kernel adds to, for zeros"
             return True
         return bool(lines)
-
-    def _only_adds(self, place: int) -> bool:
-        """Whether all that a kernel does with what it gets at a place is to add to it by atomicAdd."""
-        body, name = cuda_ast.field(self._kernel, "body"), self.parameters[place][0]
-        uses = [node for node in cuda_ast.walk(body) if cuda_ast.node_text(node) == name] if body else []
-        uses = [node for node in uses if node.type == "identifier"]
-        return bool(uses) and all(_is_added_to(node) for node in uses)
 
     def _is_of_caller(self, place: int) -> bool:
         """Whether the host's function gets what it gives at a place from a caller that this file does not have."""
@@ -396,35 +389,24 @@ class LaunchInference:
 
     def _extent_parameters(self) -> dict[str, str]:
         """Names that the kernel gets which are an extent's, or whose parameter's name is."""
-        among = [*self._among, *(name for name, declaration in self.parameters if not is_pointer(declaration))]
+        pairs = zip(self.parameters, self._launch.arguments, strict=False)
+        numbers = [(name, declared, node) for (name, declared), node in pairs if not is_pointer(declared)]
+        among = [*self._among, *(name for name, _, _ in numbers)]
+        given = {name: cuda_ast.node_text(node) for name, _, node in numbers if node.type == "identifier"}
         taken = {}
-        for (parameter, declaration), node in zip(self.parameters, self._launch.arguments, strict=False):
-            name = cuda_ast.node_text(node)
-            if node.type == "identifier" and not is_pointer(declaration):
-                # `M` may be of rows where the kernel calls it `input_rows`: the longer name tells more.
-                found = (
-                    self.names.find_extent(each, among) for each in sorted((name, parameter), key=len, reverse=True)
-                )
-                if extent := next(filter(None, found), ""):
-                    taken[name] = extent
-        for (parameter, _), node in zip(self.parameters, self._launch.arguments, strict=False):
-            if node.type == "identifier" and parameter in self._by_index:
-                taken[cuda_ast.node_text(node)] = self._by_index[parameter]
-        given = [
-            cuda_ast.node_text(node)
-            for (_, declaration), node in zip(self.parameters, self._launch.arguments, strict=False)
-            if node.type == "identifier" and not is_pointer(declaration)
-        ]
-        taken |= {name: "1" for name in given if self.names.is_further_batch(name, taken)}
-        numbers = [
-            (node, declaration)
-            for (parameter, declaration), node in zip(self.parameters, self._launch.arguments, strict=False)
-            if not is_pointer(declaration) and self.names.taken_number(parameter) is None
-        ]
-        if (self.names.is_product or len(self.names.base) == 1) and len(numbers) == 1:
+        for parameter, name in given.items():
+            # `M` may be of rows where the kernel calls it `input_rows`: the longer name tells more.
+            called = sorted((name, parameter), key=len, reverse=True)
+            if extent := next(filter(None, (self.names.find_extent(each, among) for each in called)), ""):
+                taken[name] = extent
+        taken |= {given[parameter]: extent for parameter, extent in self._by_index.items() if parameter in given}
+        taken |= {name: "1" for name in given.values() if self.names.is_further_batch(name, taken)}
+        sides = [(declared, node) for name, declared, node in numbers if self.names.taken_number(name) is None]
+        if (self.names.is_product or len(self.names.base) == 1) and len(sides) == 1:
             # A kernel that gets one number is for square matrices, or for as many values.
-            name = cuda_ast.node_text(numbers[0][0])
-            if re.fullmatch(r"\w+", name) and cpp.is_whole(cuda_ast.field_text(numbers[0][1], "type")):
+            declared, node = sides[0]
+            name = cuda_ast.node_text(node)
+            if re.fullmatch(r"\w+", name) and cpp.is_whole(cuda_ast.field_text(declared, "type")):
                 taken[name] = taken.get(name) or self.names.base[0]
                 self.is_square = self.names.is_product
         return taken

@@ -259,8 +259,6 @@ class ExpressionReader:
     def _choice(self, node: "Node", line: int) -> SymbolicValue:
         """`condition ? a : b`."""
         condition, first, second = (cuda_ast.field(node, name) for name in ("condition", "consequence", "alternative"))
-        while condition is not None and condition.type == "parenthesized_expression":
-            condition = condition.named_children[0]
         if condition is None or first is None or second is None:
             raise UnreadableExpression(f"`{_short(node)}` cannot be read", line)
         truth = self.truth(condition, line)
@@ -283,10 +281,9 @@ class ExpressionReader:
         function, listed = cuda_ast.field(node, "function"), cuda_ast.field(node, "arguments")
         arguments = [each for each in listed.named_children if each.type != "comment"] if listed else []
         name = cuda_ast.node_text(function).removeprefix("::").removeprefix("std::")
-        if name.startswith("static_cast<") and len(arguments) == 1:
-            return _cast(self.value(arguments[0], line), name[12:-1], node, line)
-        if (is_whole(name) or is_fraction(name)) and len(arguments) == 1:
-            return _cast(self.value(arguments[0], line), name, node, line)
+        kind = name[12:-1] if name.startswith("static_cast<") else name
+        if (is_whole(kind) or is_fraction(kind)) and len(arguments) == 1:
+            return _cast(self.value(arguments[0], line), kind, node, line)
         if function is not None and function.type == "field_expression":
             return self._look_up_value("".join(cuda_ast.node_text(node).split()), line)
         base = name.partition("<")[0]
@@ -298,11 +295,8 @@ class ExpressionReader:
             return symbolic(f"({count.text} + {size.text} - 1) // ({size.text})")
         if base in ("ceil", "ceilf", "floor", "floorf") and len(arguments) == 1:
             value = self.value(arguments[0], line)
-            if value.whole:
-                return SymbolicValue(value.tree, integer=False)
-            if base.startswith("floor"):
-                return SymbolicValue(value.as_integer().tree, integer=False)
-            return SymbolicValue(_call("ceil", value), integer=False)
+            tree = value.as_integer().tree if value.whole or base.startswith("floor") else _call("ceil", value)
+            return SymbolicValue(tree, integer=False)
         if base in ("min", "max", "fmin", "fmax", "fminf", "fmaxf") and len(arguments) == 2:
             both = [self.value(each, line) for each in arguments]
             made = _call(base.strip("f") if base.startswith("f") else base, *both)

@@ -4,7 +4,8 @@ A variable that a loop or a condition changes is not known; nor is one that a ca
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from warpbook.kernels import sources
@@ -264,11 +265,12 @@ class HostScope:
         elif statement.type == "if_statement" and self._branches(statement):
             return
         elif statement.type == "if_statement" and _COMMAND_LINE.search(_condition(statement)):
-            before = {name: value for name, value in self.known.items() if isinstance(value, SymbolicValue)}
+            before = dict(self.known)
             self._forget(statement, "under a condition")
-            for name in [name for name, value in before.items() if self.known[name] is not value]:
-                self.known[name] = before[name]
-                self.notes[name] = f"{name} for {before[name].text}, as without words on the command line"
+            for name, value in before.items():
+                if isinstance(value, SymbolicValue) and self.known[name] is not value:
+                    self.known[name] = value
+                    self.notes[name] = f"{name} for {value.text}, as without words on the command line"
         elif statement.type in _FLOW:
             self._forget(statement, "in a loop" if statement.type in LOOPS else "under a condition")
         elif statement.type == "compound_statement":
@@ -284,12 +286,10 @@ class HostScope:
                 variable, attribute = asked.groups()
                 self._suppose(variable, _OF_DEVICE[attribute], ", as an H100 has")
             elif asked := _OCCUPANCY.search(cuda_ast.node_text(statement)):
-                blocks, least, threads = asked.groups()
-                if blocks:
-                    self._suppose(blocks, _BLOCKS)
-                else:
-                    self._suppose(least, _BLOCKS * _OF_DEVICE["multiProcessorCount"])
-                    self._suppose(threads, THREADS)
+                numbers = (_BLOCKS, _BLOCKS * _OF_DEVICE["multiProcessorCount"], THREADS)
+                for variable, number in zip(asked.groups(""), numbers, strict=True):
+                    if variable:
+                        self._suppose(variable, number)
             else:
                 self._forget(statement, "by a call")
 
@@ -336,7 +336,7 @@ class HostScope:
             inner = cuda_ast.field(declarator, "declarator")
             self.lines[name] = line
             if kind == "dim3":
-                self._dim3(name, declarator, value, line)
+                self._keep(name, partial(self._dim3, declarator, value, line))
             elif "pointer_declarator" in (declarator.type, inner.type if inner else ""):
                 self._pointers.add(name)
             elif value is None:
@@ -348,17 +348,12 @@ class HostScope:
                     value = value.named_children[0]
                 self._bind(name, value, line, kind)
 
-    def _dim3(self, name: str, declarator: "Node", value: "Node | None", line: int) -> None:
-        try:
-            if declarator.type == "function_declarator":
-                # `dim3 grid(M, N);` is a prototype to the parser, and to C++ where these are types.
-                text = cuda_ast.field_text(declarator, "parameters")
-                made = Extents(tuple(self.reader.whole(each, line) for each in cpp.parse_arguments(text)))
-            else:
-                made = self.reader.extents(value) if value is not None else Extents(())
-            self.known[name] = made
-        except UnreadableExpression as reason:
-            self.known[name] = reason
+    def _dim3(self, declarator: "Node", value: "Node | None", line: int) -> Extents:
+        if declarator.type != "function_declarator":
+            return self.reader.extents(value) if value is not None else Extents(())
+        # `dim3 grid(M, N);` is a prototype to the parser, and to C++ where these are types.
+        text = cuda_ast.field_text(declarator, "parameters")
+        return Extents(tuple(self.reader.whole(each, line) for each in cpp.parse_arguments(text)))
 
     def _bind(self, name: str, value: "Node", line: int, kind: str = "int") -> None:
         self.lines[name] = line
@@ -398,25 +393,25 @@ class HostScope:
             return
         base = left.named_children[0] if left.type == "field_expression" else left
         name, line = cuda_ast.node_text(base), cuda_ast.line(node)
+        known = self.known.get(name)
         if sign != "=":
             self._change(name, sign, cuda_ast.node_text(right), line)
         elif left.type == "field_expression":
-            known, place = self.known.get(name), "xyz".find(cuda_ast.field_text(left, "field"))
+            place = "xyz".find(cuda_ast.field_text(left, "field"))
             if isinstance(known, Extents) and place >= 0:
                 values = [*known.values, *[cpp.number(1)] * 3][:3]
-                try:
-                    values[place] = self.reader.whole(right)
-                    self.known[name] = Extents(tuple(values))
-                except UnreadableExpression as reason:
-                    self.known[name] = reason
+                self._keep(name, lambda: Extents((*values[:place], self.reader.whole(right), *values[place + 1 :])))
+        elif isinstance(known, Extents) or cuda_ast.node_text(right).startswith("dim3"):
+            self._keep(name, lambda: self.reader.extents(right))
         elif left.type == "identifier":
-            if isinstance(self.known.get(name), Extents) or cuda_ast.node_text(right).startswith("dim3"):
-                try:
-                    self.known[name] = self.reader.extents(right)
-                except UnreadableExpression as reason:
-                    self.known[name] = reason
-            else:
-                self._bind(name, right, line)
+            self._bind(name, right, line)
+
+    def _keep(self, name: str, read: Callable[[], Known]) -> None:
+        """What a name stands for from here on, or why that is not known."""
+        try:
+            self.known[name] = read()
+        except UnreadableExpression as reason:
+            self.known[name] = reason
 
     def _change(self, name: str, sign: str, by: str, line: int) -> None:
         """`name += by`, or `name++`."""

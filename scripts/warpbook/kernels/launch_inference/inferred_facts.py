@@ -41,13 +41,6 @@ def sum_of_blocks(facts: dict[str, Any], output: str, value_bytes: int = 4) -> d
     return {"scratch": {_PARTIAL: f"{value_bytes} * {blocks}"}, "steps": [step, {"sum": _PARTIAL}], **rest}
 
 
-def in_place(facts: dict[str, Any], output: str, source: str) -> dict[str, Any]:
-    """The facts of a launch that rewrites an input in its place, as steps that begin with a copy of it to the output."""
-    step = {key: facts[key] for key in (*LAUNCH_KEYS, "loop") if key in facts}
-    rest = {key: value for key, value in facts.items() if key not in step}
-    return {"steps": [{"fill": {output: source}}, step], **rest}
-
-
 @dataclass(frozen=True)
 class InferredLaunch:
     """What a launch says: the header's facts, its line, and what was taken for what."""

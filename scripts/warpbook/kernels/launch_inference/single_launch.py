@@ -21,7 +21,6 @@ from warpbook.kernels.launch_inference.inferred_facts import (
     InferredLaunch,
     UnreadableLaunch,
     fact_value,
-    in_place,
     sum_of_blocks,
 )
 from warpbook.kernels.launch_inference.launch_sites import (
@@ -594,45 +593,35 @@ class LaunchInference:
 
     def _with_copies(self, facts: dict[str, Any]) -> dict[str, Any]:
         """The facts, inputs that the kernel writes copied to memory of its own before each launch."""
-        places = [place for place, name in self._arrays_found.items() if name in self.names.arrays]
-        written = {self._arrays_found[place]: place for place in places if self.parameters[place][0] in self._written}
-        overwritten = {name: place for name, place in written.items() if name != self.names.output}
-        found = {self._arrays_found[place]: place for place in places if self._arrays_found[place] != self.names.output}
-        longer = {name: size for name, place in found.items() if (size := self._longer_bytes(name, place, facts))}
-        if self._rewrites:
-            name = self.names.rewritten
-            self._scope.notes[f"copy of {name}"] = (
-                f"a copy of {name}, which the kernel rewrites, for {self.names.output}"
-            )
-            return in_place({key: value for key, value in facts.items() if key != "clear"}, self.names.output, name)
-        if not overwritten and not longer:
-            return facts
+        output, scratch = self.names.output, dict(facts.get("scratch", {}))
+        fills: list[dict[str, Any]] = []
         step = {key: facts[key] for key in (*LAUNCH_KEYS, "loop") if key in facts}
         steps: list[dict[str, Any]] = [dict(each) for each in facts.get("steps") or [step]]
-        fills: list[dict[str, Any]] = []
-        scratch = dict(facts.get("scratch", {}))
+        rest = {key: value for key, value in facts.items() if key not in (*LAUNCH_KEYS, "loop", "steps", "scratch")}
+        if self._rewrites:
+            name = self.names.rewritten
+            self._scope.notes[f"copy of {name}"] = f"a copy of {name}, which the kernel rewrites, for {output}"
+            fills.append({"fill": {output: name}})
+            rest.pop("clear", None)
         zeroed = {variable for _, variable, _ in self.fills()}
-        for name, place in found.items():
-            if name not in overwritten and name not in longer:
+        for place, name in self._arrays_found.items():
+            longer = self._longer_bytes(name, place, facts) if name in self.names.arrays else ""
+            overwritten = name in self.names.arrays and self.parameters[place][0] in self._written
+            if name == output or not (longer or overwritten):
                 continue
             held, variable = f"{name}_memory", self.pointers[place][0]
             usual = f"{cpp.BYTES.get(self._host_type(variable), 4)} * {self.names.count_of_array(name)}"
-            scratch[held] = longer.get(name, usual)
-            fills += [{"clear": held}] if name in longer and variable in zeroed else []
+            scratch[held] = longer or usual
+            fills += [{"clear": held}] if longer and variable in zeroed else []
             fills.append({"fill": {held: name}})
             for each in steps:
-                if "arguments" in each:
-                    each["arguments"] = [
-                        re.sub(rf"^{name}\b", held, str(a)) if isinstance(a, str) else a for a in each["arguments"]
-                    ]
-            why = (
-                "which the kernel overwrites"
-                if name in overwritten
-                else f"of which the host allocates {longer[name]} bytes"
-            )
+                given = each.get("arguments", ())
+                words = [re.sub(rf"^{name}\b", held, one) if isinstance(one, str) else one for one in given]
+                each |= {"arguments": words} if words else {}
+            why = "which the kernel overwrites" if overwritten else f"of which the host allocates {longer} bytes"
             self._scope.notes[f"copy of {name}"] = f"a copy made before each launch for {name}, {why}"
-        rest = {key: value for key, value in facts.items() if key not in (*LAUNCH_KEYS, "loop", "steps", "scratch")}
-        return {"scratch": scratch, "steps": [*fills, *steps], **rest}
+        made = {"steps": [*fills, *steps], **rest}
+        return (made | ({"scratch": scratch} if scratch else {})) if fills else facts
 
     def _longer_bytes(self, array: str, place: int, facts: dict[str, Any]) -> str | int:
         """Bytes of the host's memory for an input where they are more than it has, as of whole tiles; else empty."""
@@ -700,13 +689,9 @@ class LaunchInference:
             words = "no pointer is w, and none is copied to one array in constant memory"
             self._fail(words, self._launch.line)
             return
-        held, sizes = (
-            1,
-            (cuda_ast.field(node, "size") for node in cuda_ast.walk(array) if node.type == "array_declarator"),
-        )
-        for size in sizes:
-            number = self._number(size) if size else UNKNOWN
-            held *= number if isinstance(number, int) else 0
+        nodes = (cuda_ast.field(node, "size") for node in cuda_ast.walk(array) if node.type == "array_declarator")
+        sizes = [self._number(size) if size else UNKNOWN for size in nodes]
+        held = math.prod(size if isinstance(size, int) else 0 for size in sizes)
         name, line = copies[0]
         self._copied = {"constant_memory": "::".join([*namespaces(array), name]), "limits": {"weights": held}}
         if not held:

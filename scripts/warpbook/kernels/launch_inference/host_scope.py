@@ -94,10 +94,6 @@ class Globals:
             self.known[cuda_ast.field_text(declared, "declarator")] = known
 
 
-def _condition(statement: "Node") -> str:
-    return cuda_ast.field_text(statement, "condition")
-
-
 def _chosen(name: str, truth: SymbolicValue, first: Known, second: Known, line: int) -> Known:
     """What a name stands for behind an `if`, of what either branch makes it."""
     if first == second or truth.constant:
@@ -241,8 +237,6 @@ class HostScope:
 
     def _counted_loop(self, loop: "Node") -> tuple[str, str, str] | None:
         """(variable, the name that it gets in facts, turns) of `for (int n = 0; n < N; n++)`; None for other loops."""
-        if loop.type != "for_statement":
-            return None
         head = "".join(cuda_ast.node_text(loop).partition("{")[0].split())
         found = re.match(
             r"for\((?:int|size_t|unsigned|unsignedint|auto|long|int64_t|uint32_t)?(\w+)=0;\1<(?!=).*;(?:\+\+\1|\1\+\+|\1\+=1)\)",
@@ -264,7 +258,7 @@ class HostScope:
             self.declare(statement)
         elif statement.type == "if_statement" and self._branches(statement):
             return
-        elif statement.type == "if_statement" and _COMMAND_LINE.search(_condition(statement)):
+        elif statement.type == "if_statement" and _COMMAND_LINE.search(cuda_ast.field_text(statement, "condition")):
             before = dict(self.known)
             self._forget(statement, "under a condition")
             for name, value in before.items():

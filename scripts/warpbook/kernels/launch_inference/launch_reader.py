@@ -56,9 +56,6 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
         raise UnreadableLaunch("its launch stands in a macro or in what could not be parsed")
     named = list(dict.fromkeys(launch.kernel for launch in found))
     several = [wanted] if isinstance(wanted, str) and wanted else list(wanted)
-    for each in several:
-        if not any(unqualified(each) == launch.plain for launch in found):
-            raise UnreadableLaunch(f"{each} is launched nowhere; launched are {', '.join(named)}")
     chosen = [launch for launch in found if not several or launch.plain in map(unqualified, several)]
     for launch in chosen:
         if launch.plain not in kernels:

@@ -49,20 +49,14 @@ class LaunchSequence:
                     filled = value and arrays[name] in scratch
                     steps.append({"fill": {arrays[name]: value}} if filled else {"clear": arrays[name]})
                 done.add(place)
-            given = {
-                place: launches.NULL
-                if part.is_null(place)
-                else arrays.get(part.pointers[place][0], UNKNOWN) + part.offset(place)
-                for place in part.pointer_places
-            }
+            given: dict[int, str] = {}
             for place in part.pointer_places:
                 name = arrays.get(part.pointers[place][0], "")
                 if name in self._known:
                     part.check_type(place, name)
-            for place in given:
+                text = launches.NULL if part.is_null(place) else (name or UNKNOWN) + part.offset(place)
                 result = part is self._parts[-1] and not part.only_reads(place)
-                if before and given[place] == self._names.output and not result:
-                    given[place] = before
+                given[place] = before if before and text == self._names.output and not result else text
             steps.append(part.facts(given))
         if reasons := list(dict.fromkeys(reason for part in self._parts for reason in part.reasons())):
             raise UnreadableLaunch(f"{'; '.join(reasons)} (launches of {lines})")

@@ -1093,6 +1093,15 @@ OTHERS |= {
         "  mul<<<dim3(N, M, batch_size), 32>>>(A, B, C, batch_size, M, N, K);\n}\n",
         {"kernel": "mul", "arguments": ["a", "b", "c", 1, "m", "n", "k"], "threads": [32], "grid": ["n", "m", 1]},
     ),
+    "one image of any name, beside weights in constant memory": (
+        "conv",
+        "__constant__ float F[9];\n"
+        "__global__ void conv(float *N, float *P, int width, int height) { P[threadIdx.x * width] = N[width] * F[0]; }\n"
+        "int main() {\n  int filterSize = 9 * sizeof(float);\n  float h_F[9], *d_N, *d_P;\n"
+        "  cudaMemcpyToSymbol(F, h_F, filterSize);\n  conv<<<32, 32>>>(d_N, d_P, 64, 48);\n}\n",
+        {"kernel": "conv", "arguments": ["x", "y", "W", "H"], "threads": [32], "grid": [32], "constant_memory": "F",
+         "limits": {"C": {"is": 1}, "M": {"is": 1}, "N": {"is": 1}, "weights": 9, "K": {"is": 3}}},
+    ),
     "a kernel that a method gets as a pointer": (
         "reduce",
         "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"

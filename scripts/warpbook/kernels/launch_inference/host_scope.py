@@ -145,7 +145,7 @@ class HostScope:
         self.loops: dict[int, tuple[str, str]] = {}
         """The loops around a launch that count from 0, by where they stand: the number's name, and how many turns."""
         self.renamed: set[str] = set()
-        """Names whose numbers go by an extent's name here."""
+        """Names whose numbers go by an extent's name here, or are none's."""
         self.is_first_pass = False
         """Whether the first pass alone of loops around a launch is read."""
         self.reader = cpp.ExpressionReader(self.look_up)
@@ -331,7 +331,7 @@ class HostScope:
             self.lines[name] = line
             if kind == "dim3":
                 self._keep(name, partial(self._dim3, declarator, value, line))
-            elif "pointer_declarator" in (declarator.type, inner.type if inner else ""):
+            elif {"pointer_declarator", "array_declarator"} & {declarator.type, inner.type if inner else ""}:
                 self._pointers.add(name)
             elif value is None:
                 self.known[name] = UnreadableExpression(f"`{name}` is given no value before the launch", line)
@@ -352,6 +352,8 @@ class HostScope:
     def _bind(self, name: str, value: "Node", line: int, kind: str = "int") -> None:
         self.lines[name] = line
         self.notes.pop(name, None)
+        if "sizeof" in cuda_ast.node_text(value):
+            self.renamed.add(name)  # a number of bytes is no extent, whatever its name
         if shape := _OF_SHAPE.fullmatch("".join(cuda_ast.node_text(value).split())):
             array, place = self._find_array(shape[1]), int(shape[2])
             if self.names.is_at_other_place(name, array, place):

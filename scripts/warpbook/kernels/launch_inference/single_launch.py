@@ -136,10 +136,13 @@ class LaunchInference:
     @property
     def is_complete(self) -> bool:
         """Whether it may compute the result alone: it gets every array by its name, or finds one in constant memory."""
-        host = {name for name, _ in self.pointers}
-        known = {self.names.find_array(name) for name in host if name}
-        held = {self.names.arrays[1]} if "cudaMemcpyToSymbol" in cuda_ast.node_text(self._root) else set()
-        return known | held >= set(self.names.arrays)
+        known = {self.names.find_array(name) for name, _ in self.pointers if name}
+        return known | self._held >= set(self.names.arrays)
+
+    @cached_property
+    def _held(self) -> set[str]:
+        """The array that the kernel may find in constant memory."""
+        return {self.names.arrays[1]} if "cudaMemcpyToSymbol" in cuda_ast.node_text(self._root) else set()
 
     @property
     def has_all_arrays(self) -> bool:
@@ -724,7 +727,8 @@ class LaunchInference:
                 names[written[0]] = output
         if len(places) == 1 and self.names.rewritten and written and self.reads(places[0]):
             names = {places[0]: output}
-        missing = [array for array in self.names.arrays if array not in names.values()]
+        held = self._held if len(places) < len(self.names.arrays) else set()
+        missing = [array for array in self.names.arrays if array not in {*names.values(), *held}]
         unnamed = [place for place in places if not names[place] and self.pointers[place][0]]
         if len(missing) == len(unnamed) == 1 and (missing == [output]) <= (not self.is_constant(unnamed[0])):
             names[unnamed[0]] = missing[0]

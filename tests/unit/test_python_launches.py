@@ -116,6 +116,8 @@ def solve({parameters}):
         ("gemm", "a, b, c, M, N, K", "triton.cdiv(M, 32), triton.cdiv(K, 32)", ("a", "b", "c", "m", "k", "n"), {}),
         ("gemm", "a, b, c, M, N, K", "cdiv(M, 32) * cdiv(N, 32)", ("a", "b", "c", "m", "n", "k"), {}),
         ("gemm", "a_ptr, b_ptr, c_ptr, N", "N", ("a", "b", "c", "n"), {"equal": ["m", "n", "k"]}),
+        ("gemm", "a, b, c, M, N, K, alpha, beta", "cdiv(M, 32) * cdiv(N, 32)",
+         ("a", "b", "c", "m", "n", "k", "1.0", "0.0"), {}),
         ("reduce", "input: torch.Tensor, output: torch.Tensor, N: int", "N", ("x", "y", "n"), {}),
         ("softmax", "input, output, N", "1", ("x", "y", "columns"), {"rows": {"is": 1}}),
         ("softmax", "input, output, M, N", "M", ("x", "y", "rows", "columns"), {}),
@@ -142,6 +144,17 @@ def test_a_function_with_extents_is_called_with_those_of_the_case(tmp_path):
     arrays = {"x": ["x"], "w": ["w"], "y": [None]}
     variant.prepare(case)(*arrays.values())
     assert arrays["y"] == [(case.H, case.W, case.K)]
+
+
+def test_a_submission_to_gpu_mode_gets_its_arrays_as_one_tuple(tmp_path):
+    text = "# RawKernel\nfrom task import input_t, output_t\n\n\ndef custom_kernel(data: input_t) -> output_t:\n"
+    text += "    image, weights, out = data\n    out[0] = (image[0], weights[0])\n    return out\n"
+    (tmp_path / "mine.py").write_text(text)
+    variant = variants.read("mine", tmp_path)
+    assert (variant.read_error, variant.entry.packed) == ("", True)
+    arrays = {"x": ["x"], "w": ["w"], "y": [None]}
+    variant.prepare(variant.problem.ragged[0])(*arrays.values())
+    assert arrays["y"] == [("x", "w")]
 
 
 def test_a_python_file_without_a_function_to_call_is_told_what_it_lacks(tmp_path):

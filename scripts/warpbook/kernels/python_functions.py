@@ -23,10 +23,12 @@ class Entry:
     function: str
     owner: str
     arguments: tuple[str, ...]
+    packed: bool = False
+    """Whether it takes them as one tuple, as a submission to GPU MODE does."""
 
     def limits(self, names: HostNames) -> dict[str, Any]:
         """The limits of a function that gets some of the extents: the others are 1, or of a product as long as the one."""
-        told = [name for name in self.arguments if name not in names.arrays]
+        told = [name for name in self.arguments if name not in names.arrays and name.isidentifier()]
         if len(told) == 1 and names.is_product:
             return {"equal": names.base}
         return {name: {"is": 1} for name in names.untold(told)} if told else {}
@@ -66,6 +68,13 @@ def find_entry(code: str, names: HostNames, function: str) -> Entry | None:
 def _entry(node: ast.FunctionDef, owner: str, names: HostNames) -> Iterator[Entry]:
     listed = [one.arg for one in node.args.args][bool(owner) :]
     required = listed[: len(listed) - len(node.args.defaults)]
+    unpacked = [
+        [ast.unparse(name) for name in one.targets[0].elts]
+        for one in node.body
+        if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Tuple) and ast.unparse(one.value) in required
+    ]
+    if packed := len(required) == len(unpacked) == 1:
+        required = unpacked[0]
     inputs = [name for name in names.arrays if name != names.output]
     by_name: list[str] = []
     for name in required:  # M may be a matrix, and the number of its rows behind it
@@ -74,22 +83,23 @@ def _entry(node: ast.FunctionDef, owner: str, names: HostNames) -> Iterator[Entr
     numbers = [name for name, array in zip(required, by_name, strict=True) if not array]
     if sorted(filter(None, by_name)) in (sorted(inputs), sorted(names.arrays)) and numbers:
         if extents := _extents(node, numbers, names):
-            yield Entry(
-                node.name, owner, tuple(array or extents[name] for name, array in zip(required, by_name, strict=True))
-            )
+            given = tuple(array or extents[name] for name, array in zip(required, by_name, strict=True))
+            yield Entry(node.name, owner, given, packed)
         return
     if len(required) not in (len(inputs), len(inputs) + 1):
         return
     usual = [*inputs, names.output][: len(required)]
     if sorted(by_name) == sorted(usual):
-        yield Entry(node.name, owner, tuple(by_name))
+        yield Entry(node.name, owner, tuple(by_name), packed)
     elif not any(by_name):
-        yield Entry(node.name, owner, tuple(usual))
+        yield Entry(node.name, owner, tuple(usual), packed)
 
 
 def _extents(node: ast.FunctionDef, numbers: list[str], names: HostNames) -> dict[str, str]:
     """The extents of a function's numbers; none where they are not told. Those of a product go by their places in the grid,
     since authors call the length of a sum K or N: rows and columns are divided by the sizes of tiles."""
+    factors = {name: str(taken) for name in numbers if (taken := names.taken_number(name)) is not None}
+    numbers = [name for name in numbers if name not in factors]
     if names.is_product and len(numbers) == len(names.base):
         divided = {
             each.args[0].id
@@ -98,11 +108,11 @@ def _extents(node: ast.FunctionDef, numbers: list[str], names: HostNames) -> dic
         }
         inner = [name for name in numbers if name not in divided]
         outer = [name for name in numbers if name in divided]
-        return dict(zip([*outer, *inner], names.base, strict=True)) if len(inner) == 1 else {}
+        return factors | dict(zip([*outer, *inner], names.base, strict=True)) if len(inner) == 1 else {}
     found = {name: names.find_extent(name, numbers) for name in numbers}
     if len(numbers) == 1 and len(names.base) == 2 and found[numbers[0]] == names.base[0]:
         found = {numbers[0]: names.base[1]}  # the length of the one row
-    return found if all(found.values()) else {}
+    return factors | found if all(found.values()) else {}
 
 
 def operation(module: ModuleType, entry: Entry, case: Case, with_torch: bool) -> Callable[..., Any]:
@@ -111,6 +121,7 @@ def operation(module: ModuleType, entry: Entry, case: Case, with_torch: bool) ->
     owner = getattr(module, entry.owner)() if entry.owner else module
     function = getattr(owner, entry.function)
     names = list(case.arrays)
+    given = [name for name in entry.arguments if name not in names]
     writes = next(iter(case.problem.outputs)) in entry.arguments
 
     def call(*arrays: Any) -> Any:
@@ -120,7 +131,9 @@ def operation(module: ModuleType, entry: Entry, case: Case, with_torch: bool) ->
             import torch
 
             by_name = {name: torch.from_dlpack(array) for name, array in by_name.items()}
-        result = function(*(by_name[name] if name in by_name else case.extents[name] for name in entry.arguments))
+        numbers = {name: case.extents[name] if name.isidentifier() else float(name) for name in given}
+        listed = [by_name[name] if name in by_name else numbers[name] for name in entry.arguments]
+        result = function(tuple(listed)) if entry.packed else function(*listed)
         if not with_torch:
             return None if writes else result
         return None if writes else cupy.from_dlpack(result.detach().contiguous())

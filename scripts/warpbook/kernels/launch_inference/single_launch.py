@@ -219,19 +219,14 @@ class LaunchInference:
         while node.type in ("cast_expression", "parenthesized_expression"):
             node = cuda_ast.field(node, "value") or node.named_children[0]
         if node.type == "conditional_expression":  # bias.defined() ? bias.data_ptr<float>() : nullptr
-            other = cuda_ast.field(node, "alternative")
-            chosen = cuda_ast.field(node, "consequence")
-            if chosen is not None and cuda_ast.node_text(other) in ("nullptr", "NULL", "0"):
-                return self._pointer(chosen)
-            return "", None
+            chosen, other = node.named_children[-2:]
+            return self._pointer(chosen) if cuda_ast.node_text(other) in ("nullptr", "NULL", "0") else ("", None)
         called = cuda_ast.field_text(node, "function") if node.type == "call_expression" else ""
         if called.startswith(_CASTS) or called.endswith("raw_pointer_cast"):
             listed = cuda_ast.field(node, "arguments")
             return self._pointer(listed.named_children[0]) if listed and listed.named_children else ("", None)
         if node.type == "binary_expression" and cuda_ast.field_text(node, "operator") == "+":
-            left, right = cuda_ast.field(node, "left"), cuda_ast.field(node, "right")
-            if left is None or right is None:
-                return "", None
+            left, right = node.named_children[0], node.named_children[-1]
             name, further = self._pointer(left)
             both = f"({cuda_ast.node_text(further)}) + ({cuda_ast.node_text(right)})"
             return (name, cpp.parse_expression(both) if further is not None else right)

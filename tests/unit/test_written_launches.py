@@ -995,6 +995,14 @@ OTHERS |= {
         "  soft<<<dim3(cols / 64, rows), 64>>>(x, y, rows, cols);\n}\n",
         {"kernel": "soft", "arguments": ["x", "y", "rows", "columns"], "threads": [64], "grid": ["columns // 64", "rows"]},
     ),
+    "a product whose rows are as long as other letters say, before or behind the row": (
+        "gemm",
+        "__global__ void mul(const float *A, const float *B, float *C, int M, int N, int K) {\n"
+        "  for (int i = 0; i < N; i++) C[threadIdx.y * K + threadIdx.x] += A[threadIdx.y * N + i] * B[K * i + threadIdx.x];\n}\n"
+        "void solve(const float *A, const float *B, float *C, int M, int N, int K) {\n"
+        "  mul<<<dim3(K, M), 64>>>(A, B, C, M, N, K);\n}\n",
+        {"kernel": "mul", "arguments": ["a", "b", "c", "m", "k", "n"], "threads": [64], "grid": ["n", "m"]},
+    ),
     "a product of square matrices with factors": (
         "gemm",
         "__global__ void mul(float *A, float *B, float *C, float alpha, float beta, int N) { C[0] = A[0] * B[0]; }\n"

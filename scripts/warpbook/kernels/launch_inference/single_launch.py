@@ -53,6 +53,7 @@ _STORES = re.compile(r"atomic|store_matrix|__st\w\w\b")
 """Functions that write what their first argument points to."""
 _SET = re.compile(r"\*(\w+)=[^=]|(\w+)\[0\]=[^=]")
 _MADE_AS = re.compile(r"(\w+)=(?:torch|at)::(?:zeros|full)")
+_FACTOR = r"\w+(?=\s*\*)|(?<=\*)\w+|(?<=\* )\w+"
 _CONDITIONS = ("if_statement", "switch_statement", "else_clause", "conditional_expression", "case_statement")
 
 
@@ -425,13 +426,11 @@ class LaunchInference:
         for array in self.names.arrays:
             name = re.escape(pointers.get(array, ""))
             indices = re.findall(rf"\b{name}\s*(?:\[([^\]]*)\]|\+([^;,\[]*))", body) if name else []
-            pitches.append(
-                {word for index in indices for word in re.findall(r"\*\s*(\w+)", " ".join(index)) if word in numbers}
-            )
+            pitches.append({word for word in re.findall(_FACTOR, str(indices)) if word in numbers})
         if len(self.names.base) == 2 or image:
             order = ["H", "W"] if image else self.names.base
             # An index may be computed before it is used.
-            columns = set().union(*pitches) or {one for one in re.findall(r"\*\s*(\w+)", body) if one in numbers}
+            columns = set().union(*pitches) or {one for one in re.findall(_FACTOR, body) if one in numbers}
             rest = [name for name in numbers if name not in columns]
             return dict(zip((rest[0], columns.pop()), order, strict=True)) if len(columns) == len(rest) == 1 else {}
         inner, *outers = (found.copy().pop() if len(found) == 1 else "" for found in pitches)

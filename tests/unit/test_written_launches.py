@@ -1110,6 +1110,31 @@ OTHERS |= {
         {"kernel": "conv", "arguments": ["x", "y", "W", "H"], "threads": [32], "grid": [32], "constant_memory": "F",
          "limits": {"C": {"is": 1}, "M": {"is": 1}, "N": {"is": 1}, "weights": 9, "K": {"is": 3}}},
     ),
+    "memory of the caller's, as long as what it is filled with, and blocks that a kernel gets too": (
+        "softmax",
+        "__global__ void add(const float *in, float *all, int n) { atomicAdd(all, in[0]); }\n"
+        "__global__ void soft(const float *in, const float *all, float *out, int N) { out[0] = in[0] / *all; }\n"
+        "void solve(const float *in, float *out, float *all, float *part, int N) {\n"
+        "  int blocks = N / 32;\n  if (blocks > 64) blocks = 64;\n"
+        "  cudaMalloc(&part, 4 * blocks);\n  cudaMemset(all, 0, sizeof(float));\n"
+        "  add<<<blocks, 32>>>(in, part, N);\n  add<<<1, 32>>>(part, all, blocks);\n"
+        "  soft<<<blocks, 32>>>(in, all, out, N);\n}\n",
+        {"steps": [
+            {"clear": "all"},
+            {"kernel": "add", "arguments": ["x", "part", "columns"], "threads": [32], "grid": ["min(columns // 32, 64)"]},
+            {"kernel": "add", "arguments": ["part", "all", "min(columns // 32, 64)"], "threads": [32], "grid": [1]},
+            {"kernel": "soft", "arguments": ["x", "all", "y", "columns"], "threads": [32],
+             "grid": ["min(columns // 32, 64)"]}],
+         "scratch": {"part": "4 * min(columns // 32, 64)", "all": 4}, "limits": {"rows": {"is": 1}}},
+    ),
+    "arrays that the kernel's names tell, where the host's are those of others": (
+        "conv",
+        "__global__ void conv(const float *input, const float *filter, float *output, int H, int W, int K)"
+        " { output[0] = input[0] * filter[0]; }\n"
+        "void run(float *w, float *y, float *x, int H, int W, int K) { conv<<<H, W>>>(w, y, x, H, W, K); }\n",
+        {"kernel": "conv", "arguments": ["x", "w", "y", "H", "W", "K"], "threads": ["W"], "grid": ["H"],
+         "limits": {"C": {"is": 1}, "M": {"is": 1}, "N": {"is": 1}}},
+    ),
     "a kernel that a method gets as a pointer": (
         "reduce",
         "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
@@ -1340,6 +1365,14 @@ void run(const float *in, const float *filter, float *out, int N, int M) {
         "K": 5,
         "P": 2,
     }
+
+
+def test_a_file_that_has_channels_is_not_for_one_output_channel(tmp_path):
+    code = """\
+__global__ void conv(float *y, const float *x, const float *w, int H, int W, int K) { y[0] = x[0] * w[0]; }
+void run(float *y, float *x, float *w, int H, int W, int K) { const int C = 12; conv<<<C, W>>>(y, x, w, H, W, K); }
+"""
+    assert "nothing tells the kernel M" in read_beside(tmp_path, "conv", code).read_error
 
 
 def test_a_kernel_with_the_image_s_size_as_a_number_of_its_own_is_asked_for_it(tmp_path):

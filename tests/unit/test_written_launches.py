@@ -1127,11 +1127,10 @@ OTHERS |= {
              "grid": ["min(columns // 32, 64)"]}],
          "scratch": {"part": "4 * min(columns // 32, 64)", "all": 4}, "limits": {"rows": {"is": 1}}},
     ),
-    "arrays that the kernel's names tell, where the host's are those of others": (
+    "an array that the kernel's name tells, where the host's is that of another": (
         "conv",
-        "__global__ void conv(const float *input, const float *filter, float *output, int H, int W, int K)"
-        " { output[0] = input[0] * filter[0]; }\n"
-        "void run(float *w, float *y, float *x, int H, int W, int K) { conv<<<H, W>>>(w, y, x, H, W, K); }\n",
+        "__global__ void conv(const float *input, const float *filter, float *output, int H, int W, int K) {}\n"
+        "void run(float *a, float *b, float *c, int H, int W, int K) { conv<<<H, W>>>(a, b, c, H, W, K); }\n",
         {"kernel": "conv", "arguments": ["x", "w", "y", "H", "W", "K"], "threads": ["W"], "grid": ["H"],
          "limits": {"C": {"is": 1}, "M": {"is": 1}, "N": {"is": 1}}},
     ),
@@ -1365,6 +1364,15 @@ void run(const float *in, const float *filter, float *out, int N, int M) {
         "K": 5,
         "P": 2,
     }
+
+
+def test_an_array_of_the_host_s_is_no_extent_whatever_its_name(tmp_path):
+    code = """\
+#define MASK 5
+__global__ void conv(const float *x, const float *w, float *y, int H, int W) { y[0] = x[MASK] * w[MASK]; }
+void run(float *x, float *w, float *y, int H, int W) { float h_mask[2] = {1, 2}; conv<<<H, W>>>(x, w, y, H, W); }
+"""
+    assert read_beside(tmp_path, "conv", code).inferred_launch.taken == ("MASK, 5, for the one K that it is for",)
 
 
 def test_a_file_that_has_channels_is_not_for_one_output_channel(tmp_path):

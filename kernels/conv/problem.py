@@ -72,7 +72,7 @@ aliases:
     inputcols, inputcolumns, numcols, ncols]
   M: [m, mapout, maps, outmaps, outputmaps, mapsout, kout, cout, outc, oc, outchannel, outchannels, outputchannels,
     channelsout, numfilters, filters, nfilters, filtercount, featuremaps, numfeaturemaps, outputfeaturemaps,
-    outfeatures, numkernels, nmaps, nummaps, nout]
+    outfeatures, numkernels, kernelcount, kernelchannels, nmaps, nummaps, nout]
   K: [k, kernelsize, kernelwidth, kernelheight, kernelw, kernelh, ksize, kwidth, kheight, kw, kh, kdim, masksize,
     maskwidth, maskheight, maskdim, filtersize, filterwidth, filterheight, filterw, filterh, filterdim, fsize, ks,
     ksz, fw, fh, kernelrows, kernelcols, maskrows, maskcols, filterrows, filtercols,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from warpbook.kernels import variants
-from warpbook.kernels.launch_inference import python_launches
+from warpbook.kernels import python_functions, variants
+from warpbook.kernels.launch_inference import launch_reader, python_launches
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.inferred_facts import UnreadableLaunch
 from warpbook.problems import problem
@@ -13,7 +13,8 @@ RAW = '''"""A raw kernel: mine."""
 import cupy as cp
 import numpy as np
 
-kernel = cp.RawKernel(r"""extern "C" __global__ void conv(const float* x) { }""", "conv")
+kernel = cp.RawKernel(r"""extern "C" __global__ void conv(
+    const float* x, const float* w, float* y, int n, int c, int m, float f) { }""", "conv")
 THREADS = 128
 
 
@@ -38,16 +39,22 @@ class Model(torch.nn.Module):
 """
 
 
+def read_launch(code):
+    return launch_reader.read(python_launches.read(code, CONV).text, "", CONV)
+
+
 def test_the_launch_of_a_raw_kernel_is_read_from_python():
-    found = python_launches.read(RAW, CONV)
-    assert "__global__ void conv" in found.text
-    assert found.facts == {
+    assert read_launch(RAW).facts == {
         "kernel": "conv",
         "arguments": ["x", "w", "y", "N", "C", "M * 2", 1.5],
         "threads": [128],
         "grid": ["(N * M * H_out * W_out + 128 - 1) // 128", 2],
         "shared_bytes": "4 * K",
     }
+    tuples = RAW.replace("(THREADS,), (x", "block, (x").replace(
+        "    blocks =", "    block = (8, min(K, 16))\n    blocks ="
+    )
+    assert read_launch(tuples).facts["threads"] == [8, "min(K, 16)"]
 
 
 def test_the_source_of_an_extension_launches_itself():
@@ -58,17 +65,17 @@ def test_the_source_of_an_extension_launches_itself():
 
 def test_a_launch_that_python_decides_is_not_guessed():
     with pytest.raises(UnreadableLaunch, match=r"`choose\(x\)` is no extent, no array and no number known before"):
-        python_launches.read(RAW.replace("(blocks, 2)", "(choose(x),)"), CONV)
+        read_launch(RAW.replace("(blocks, 2)", "(choose(x),)"))
 
 
 def test_the_function_or_the_class_that_takes_the_arrays_is_called():
-    entry = python_launches.find_entry(RAW, CONV, "conv_forward")
+    entry = python_functions.find_entry(RAW, CONV, "conv_forward")
     assert (entry.function, entry.owner, entry.arguments) == ("conv2d", "", ("x", "w"))
-    entry = python_launches.find_entry(INLINE, CONV, "conv_forward")
+    entry = python_functions.find_entry(INLINE, CONV, "conv_forward")
     assert (entry.function, entry.owner, entry.arguments) == ("forward", "Model", ("x", "w"))
     turned = RAW.replace("def conv2d(x, w)", "def launch(weights, image, out)")
-    assert python_launches.find_entry(turned, CONV, "conv_forward").arguments == ("w", "x", "y")
-    assert python_launches.find_entry("import cupy\ndef forward(x, w):\n    return x\n", CONV, "conv_forward") is None
+    assert python_functions.find_entry(turned, CONV, "conv_forward").arguments == ("w", "x", "y")
+    assert python_functions.find_entry("import cupy\ndef forward(x, w):\n    return x\n", CONV, "conv_forward") is None
 
 
 def test_a_file_without_facts_is_a_variant_and_says_what_it_needs(tmp_path, monkeypatch):
@@ -109,6 +116,8 @@ def solve({parameters}):
         ("gemm", "a, b, c, M, N, K", "triton.cdiv(M, 32), triton.cdiv(K, 32)", ("a", "b", "c", "m", "k", "n"), {}),
         ("gemm", "a, b, c, M, N, K", "cdiv(M, 32) * cdiv(N, 32)", ("a", "b", "c", "m", "n", "k"), {}),
         ("gemm", "a_ptr, b_ptr, c_ptr, N", "N", ("a", "b", "c", "n"), {"equal": ["m", "n", "k"]}),
+        ("gemm", "a, b, c, M, N, K, alpha, beta", "cdiv(M, 32) * cdiv(N, 32)",
+         ("a", "b", "c", "m", "n", "k", "1.0", "0.0"), {}),
         ("reduce", "input: torch.Tensor, output: torch.Tensor, N: int", "N", ("x", "y", "n"), {}),
         ("softmax", "input, output, N", "1", ("x", "y", "columns"), {"rows": {"is": 1}}),
         ("softmax", "input, output, M, N", "M", ("x", "y", "rows", "columns"), {}),
@@ -118,13 +127,13 @@ def solve({parameters}):
 )  # fmt: skip
 def test_a_function_gets_the_extents_that_it_takes(of, parameters, grid, arguments, limits):
     names = HostNames(problem.find(of))
-    entry = python_launches.find_entry(TRITON.format(parameters=parameters, grid=grid), names, "")
+    entry = python_functions.find_entry(TRITON.format(parameters=parameters, grid=grid), names, "")
     assert (entry.arguments, entry.limits(names)) == (arguments, limits)
 
 
 def test_a_function_of_a_product_whose_grid_tells_no_rows_and_columns_is_not_called():
     code = TRITON.format(parameters="a, b, c, M, N, K", grid="tiles(M, N, K)")
-    assert python_launches.find_entry(code, HostNames(problem.find("gemm")), "") is None
+    assert python_functions.find_entry(code, HostNames(problem.find("gemm")), "") is None
 
 
 def test_a_function_with_extents_is_called_with_those_of_the_case(tmp_path):
@@ -135,6 +144,17 @@ def test_a_function_with_extents_is_called_with_those_of_the_case(tmp_path):
     arrays = {"x": ["x"], "w": ["w"], "y": [None]}
     variant.prepare(case)(*arrays.values())
     assert arrays["y"] == [(case.H, case.W, case.K)]
+
+
+def test_a_submission_to_gpu_mode_gets_its_arrays_as_one_tuple(tmp_path):
+    text = "# RawKernel\nfrom task import input_t, output_t\n\n\ndef custom_kernel(data: input_t) -> output_t:\n"
+    text += "    image, weights, out = data\n    out[0] = (image[0], weights[0])\n    return out\n"
+    (tmp_path / "mine.py").write_text(text)
+    variant = variants.read("mine", tmp_path)
+    assert (variant.read_error, variant.entry.packed) == ("", True)
+    arrays = {"x": ["x"], "w": ["w"], "y": [None]}
+    variant.prepare(variant.problem.ragged[0])(*arrays.values())
+    assert arrays["y"] == [("x", "w")]
 
 
 def test_a_python_file_without_a_function_to_call_is_told_what_it_lacks(tmp_path):

@@ -1,14 +1,18 @@
 """Files that launch their own kernel go in as they are: the launch is read, shown, and never guessed."""
 
+import json
 import pickle
+import re
 import shutil
 
 import pytest
 import yaml
 
+from warpbook.common import expressions
 from warpbook.common.files import PROJECT
+from warpbook.harness import recorded_launches
 from warpbook.kernels import variants
-from warpbook.kernels.launch_inference import cuda_ast, inferred_facts, launch_reader
+from warpbook.kernels.launch_inference import cuda_ast, inferred_facts, launch_reader, single_launch
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.inferred_facts import UnreadableLaunch
 from warpbook.problems import networks
@@ -22,29 +26,29 @@ LAYER = networks.ConvLayer("ragged", 3, 23, 19, 4, 5)
 READ = {
     "lecture_style": {
         "kernel": "conv_forward_kernel", "arguments": ["y", "x", "w", "N", "M", "C", "H", "W", "K"],
-        "threads": [16, 16, 1], "grid": ["M", "ceil(H_out / 16) * ceil(W_out / 16)", "N"],
+        "threads": [16, 16, 1], "grid": ["M", "ceil((H - K + 1) / 16) * ceil((W - K + 1) / 16)", "N"],
     },
     "dynamic_shared": {
         "kernel": "conv2d_shared", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K"], "threads": [8, 8],
-        "grid": ["(W_out + 8 - 1) // 8", "(H_out + 8 - 1) // 8", "N * M"],
+        "grid": ["(W - K + 1 + 8 - 1) // 8", "(H - K + 1 + 8 - 1) // 8", "N * M"],
         "shared_bytes": "(8 + K - 1) * (8 + K - 1) * 4",
     },
     "whole_program": {
-        "kernel": "convolve", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K", "N * M * H_out * W_out"],
-        "threads": [128], "grid": ["(N * M * H_out * W_out + 128 - 1) // 128"],
+        "kernel": "convolve", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K", "N * M * (H - K + 1) * (W - K + 1)"],
+        "threads": [128], "grid": ["(N * M * (H - K + 1) * (W - K + 1) + 128 - 1) // 128"],
     },
     "class_wrapper": {
         "kernel": "forward", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K"], "threads": [32, 4],
-        "grid": ["(W_out + 32 - 1) // 32", "(H_out + 4 - 1) // 4", "N"],
+        "grid": ["(W - K + 1 + 32 - 1) // 32", "(H - K + 1 + 4 - 1) // 4", "N"],
     },
     "templated": {
-        "kernel": "conv<16, true>", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K", "H_out", "W_out"],
-        "threads": [16, 16], "grid": ["(W_out + 16 - 1) // 16 * ((H_out + 16 - 1) // 16)", "M", "N"],
+        "kernel": "conv<16, true>", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K", "H - K + 1", "W - K + 1"],
+        "threads": [16, 16], "grid": ["(W - K + 1 + 16 - 1) // 16 * ((H - K + 1 + 16 - 1) // 16)", "M", "N"],
     },
     "cudnn_names": {
         "kernel": "conv_fprop",
-        "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K", "K", "H_out", "W_out"],
-        "threads": [32, 8], "grid": ["(W_out + 31) // 32", "(H_out + 7) // 2 ** 3", "N * M"],
+        "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K", "K", "H - K + 1", "W - K + 1"],
+        "threads": [32, 8], "grid": ["(W - K + 1 + 31) // 32", "(H - K + 1 + 7) // 2 ** 3", "N * M"],
     },
     "fixed_mask": {
         "kernel": "conv_tiled", "arguments": ["x", "y", "w", "C", "H", "W", "M"], "threads": [16, 16, 1],
@@ -111,7 +115,7 @@ def test_names_taken_for_extents_are_told():
     assert "; taken for the layer's by name: x.shape_[0] (line 36) for N, y.shape_[1] (line 37) for M, " in assigned
     limited = variants.read("fixed_mask", FILES).inferred_launch.sentence
     assert limited.endswith(
-        "limits {K: {is: 5}}; taken for the layer's by name: MASK_WIDTH (line 1) for the one K that it is for"
+        "limits {K: {is: 5}}; taken for the layer's by name: MASK_WIDTH, 5, for the one K that it is for"
     )
 
 
@@ -127,12 +131,12 @@ UNREADABLE = {
         "`tiles` is set in a loop, line 31 (launch in line 34)", "grid: [?]",
     ),
     "a grid that a condition decides": (
-        [("    dim3 dimBlock", "    if (H_out > 40) dimGrid.z = 1;\n    dim3 dimBlock")],
+        [("    dim3 dimBlock", "    if (fits(H_out)) dimGrid.z = 1;\n    dim3 dimBlock")],
         "`dimGrid` is set under a condition, line 31 (launch in line 33)", "threads: [16, 16, 1]",
     ),
     "a launch under a condition": (
         [("    conv_forward_kernel<<<", "    if (K == 7) conv_forward_kernel<<<")],
-        "the launch stands under a condition, (K == 7), line 32", "grid: [M, ceil(H_out / 16) * ceil(W_out / 16), N]",
+        "the launch stands under a condition, (K == 7), line 32", "grid: [M, ceil((H - K + 1) / 16) * ceil((W - K + 1) / 16), N]",
     ),
     "a pointer of no name known": (
         [("device_input, device_mask, B", "device_input, scratch, B"), ("const float *mask", "const float *t"),
@@ -145,8 +149,8 @@ UNREADABLE = {
         "`output` is y by its name, and const, line 6", "arguments: [y, x, w,",
     ),
     "a choice that no arithmetic makes": (
-        [("ceil(H_out / 16.0) * ceil", "(H_out % 16 ? H_out / 16 + 1 : H_out / 16) * ceil")],
-        "is no sum, product or quotient of extents and numbers, line 29 (launch in line 32)", "grid: [?]",
+        [("ceil(H_out / 16.0) * ceil", "(fits(H_out) ? 2 : 1) * ceil")],
+        "`fits(H_out)` calls what is not known here, line 29 (launch in line 32)", "grid: [?]",
     ),
     "too few arguments": (
         [("W, K);\n    cuda", "W);\n    cuda")],
@@ -363,6 +367,12 @@ def test_a_kernel_that_its_file_does_not_launch_gets_yaml_to_complete(tmp_path):
          {"kernel": "add", "arguments": ["a", "b", "zeros", "c", "m", "n", "k"]}),
         ("softmax", "{} soft(const float* input, float* output, int N)",
          {"kernel": "add", "arguments": ["x", "y", "columns"], "limits": {"rows": {"is": 1}}}),
+        ("softmax", "{} soft(float* C, int M, int N)",
+         {"steps": [{"fill": {"y": "x"}}, {"kernel": "soft", "arguments": ["y", "rows", "columns"],
+                                           "threads": ["?"], "grid": ["?"]}]}),
+        ("conv", "{} conv(const float* x, const float* w, float* y, int h, int w, int filter_size, float pad)",
+         {"kernel": "add", "arguments": ["x", "w", "y", "H", "W", "K", "?"],
+          "limits": {"C": {"is": 1}, "M": {"is": 1}, "N": {"is": 1}}}),
         ("reduce", "{} add(const float* in, float* out, int n)",
          {"scratch": {"partial": "4 * (?)"}, "steps": [
              {"kernel": "add", "arguments": ["x", "partial", "n"], "threads": ["?"], "grid": ["?"]}, {"sum": "partial"}]}),
@@ -374,7 +384,7 @@ def test_yaml_to_complete_says_what_the_kernel_s_parameters_tell(of, kernel, fac
 
     def offered(code):
         text = read_beside(tmp_path, of, code).read_error.partition("mine.yaml:\n")[2]
-        return yaml.safe_load(text.replace("[?]", '["?"]'))
+        return yaml.safe_load(re.sub(r"\?(?=[,\]])", '"?"', text))
 
     expected = facts if "steps" in facts else {**facts, "kernel": name, "threads": ["?"], "grid": ["?"]}
     assert offered(code) == expected
@@ -403,10 +413,13 @@ def test_a_convolution_of_whole_numbers_is_no_fraction_for_a_bias_that_it_does_n
 def test_launches_that_hand_memory_to_each_other_are_steps():
     variant = variants.read("two_kernels", FILES)
     assert variant.read_error == ""
-    assert variant.header.scratch == {"columns": "4 * C * K * K * H_out * W_out"}
+    assert variant.header.scratch == {"columns": "4 * C * K * K * (H - K + 1) * (W - K + 1)"}
     first, second = variant.header.steps
     assert (first.kernel, first.arguments[:2], first.loop) == ("unroll", ["x + b * C * H * W", "columns"], {"b": "N"})
-    assert (second.kernel, second.arguments[:3]) == ("multiply", ["w", "columns", "y + b * M * H_out * W_out"])
+    assert (second.kernel, second.arguments[:3]) == (
+        "multiply",
+        ["w", "columns", "y + b * M * (H - K + 1) * (W - K + 1)"],
+    )
     calls = variant.header.calls(LAYER.at(2), variant.kernel)
     assert [call.kernel for call in calls] == ["unroll", "multiply"] * 2
     assert calls[2].arguments[0] == ("x", LAYER.C * LAYER.H * LAYER.W)
@@ -429,6 +442,13 @@ def test_of_several_kernels_those_that_are_named_in_a_row_are_launched(tmp_path)
 
 
 CONSTANT = (FILES / "constant_memory.cu").read_text()
+
+
+def test_a_number_that_the_compiler_is_told_is_asked_for_once(tmp_path):
+    code = KERNEL % EXTENTS + f"{HOST} {{ conv<<<N * SIDE, SIDE>>>(x, w, y, N, C, H, W, M, K); }}\n"
+    error = read_beside(tmp_path, "conv", code).read_error
+    assert "; what the compiler is told, say by `constants: {SIDE: ?}`; say it in mine.yaml:" in error
+    assert read_beside(tmp_path, "conv", code, "constants: {SIDE: 8}\n").header.threads == [8]
 
 
 def test_weights_that_nothing_tells_the_place_of_are_asked_for(tmp_path):
@@ -508,18 +528,43 @@ def test_a_launch_changed_in_the_source_is_another_variant(tmp_path):
 
 def test_c_arithmetic_keeps_its_meaning():
     for written, read in [
-        ("(W_out - 1) / 16 + 1", "(W_out - 1) // 16 + 1"),
-        ("ceil(W_out / 16)", "W_out // 16"),
-        ("ceil(W_out / 16.f)", "ceil(W_out / 16)"),
-        ("(int)ceil((float)W_out / TILE_WIDTH)", "ceil(W_out / 16)"),
-        ("static_cast<int>(std::ceil(static_cast<double>(W - K + 1) / 16))", "ceil(W_out / 16)"),
-        ("W_out / 16.0", "W_out / 16 // 1"),
-        ("W_out * 0.5", "W_out * (1 / 2) // 1"),
-        ("std::max(1, (H - K + 1) >> 2)", "max(1, H_out // 2 ** 2)"),
+        ("(W_out - 1) / 16 + 1", "(W - K + 1 - 1) // 16 + 1"),
+        ("ceil(W_out / 16)", "(W - K + 1) // 16"),
+        ("ceil(W_out / 16.f)", "ceil((W - K + 1) / 16)"),
+        ("(int)ceil((float)W_out / TILE_WIDTH)", "ceil((W - K + 1) / 16)"),
+        ("static_cast<int>(std::ceil(static_cast<double>(W - K + 1) / 16))", "ceil((W - K + 1) / 16)"),
+        ("W_out / 16.0", "(W - K + 1) / 16 // 1"),
+        ("W_out * 0.5", "(W - K + 1) * (1 / 2) // 1"),
+        ("std::max(1, (H - K + 1) >> 2)", "max(1, (H - K + 1) // 2 ** 2)"),
         ("0x10 * sizeof(float)", 64),
+        ("W_out / 16 + (W_out % 16 != 0)", "(W - K + 1) // 16 + min((W - K + 1) % 16, 1)"),
+        ("W_out % 16 ? W_out / 16 + 1 : W_out / 16", "(W - K + 1) // 16 + min((W - K + 1) % 16, 1)"),
     ]:
         text = changed(("dimGrid(M, Y, B)", f"dimGrid(M, {written}, B)"))
         assert launch_reader.read(text).facts["grid"] == ["M", read, "N"]
+
+
+@pytest.mark.parametrize(
+    ("statements", "threads"),
+    [
+        ("if (n % 32) t++;", lambda n, t: t + (n % 32 > 0)),
+        ("if (t > 512) { t = 512; }", lambda n, t: min(t, 512)),
+        ("if (n < 64) t = 32; else if (n <= 128 || n == 200) t = 64; else { t -= 1; }",
+         lambda n, t: 32 if n < 64 else 64 if n <= 128 or n == 200 else t - 1),
+        ("if (!(n % 4) && n >= 100) t *= 2;", lambda n, t: 2 * t if n % 4 == 0 and n >= 100 else t),
+        ("int u = n > 100 ? n / 3 : n % 7; t = u + 1;", lambda n, t: (n // 3 if n > 100 else n % 7) + 1),
+        ("if (n > 9) { int t = 5; }", lambda n, t: t),
+        ("dim3 b(t); if (n != 7) b.x = 64; t = b.x;", lambda n, t: t if n == 7 else 64),
+    ],
+)  # fmt: skip
+def test_numbers_that_conditions_decide_are_what_c_makes_them(statements, threads):
+    code = f"""\
+__global__ void add(const float *in, float *out, int n) {{ out[0] = in[0]; }}
+void run(const float *in, float *out, int n) {{ int t = n / 4 + 1; {statements} add<<<1, t>>>(in, out, n); }}
+"""
+    read = launch_reader.read(code, "", HostNames(problems.find("reduce"))).facts["threads"][0]
+    for n in range(1, 300):
+        assert expressions.evaluate(read, {"n": n}) == threads(n, n // 4 + 1)
 
 
 def test_a_stride_that_the_kernel_gets_is_the_layer_s():
@@ -549,11 +594,59 @@ def test_a_device_function_behind_a_macro_is_no_host_code():
     assert cuda_ast.device_code(text + "int main() { cudaFree(0); }\n").rstrip() == text.rstrip()
 
 
+def test_what_needs_a_type_of_the_host_s_is_host_code_too():
+    timer = "class Timer { std::chrono::seconds began; public: enum Unit { US, MS }; };\nconstexpr Timer::Unit us = Timer::US;\n"
+    timer += "class Fine : public Timer { int us; };\n"
+    assert "us" not in cuda_ast.device_code(f"{timer}__device__ int one = 1;\n")
+
+
 def test_kernels_without_host_code_are_compiled_as_they_are():
     for variant in variants.discover().values():
         if variant.cuda_source:
             text = variant.cuda_source.read_text()
             assert cuda_ast.device_code(text) == text, variant.name
+
+
+BRANCHES = """\
+#ifndef SIDE
+#define SIDE 4
+#endif
+#if SIDE == 4 && !defined(WIDE)
+typedef float real;
+#elif defined(NARROW) || SIDE > 99
+typedef int real;
+#else
+typedef double real;
+#endif
+__global__ void add(const real *in, real *out, int n) { out[0] = in[0]; }
+void run(const real *in, real *out, int n) {
+#ifdef WIDE
+  int threads = 64 * SIDE;
+#else
+  int threads = 32 * SIDE; // "128"
+#endif
+#if __CUDACC_VER_MAJOR__ > 11
+  add<<<1, threads>>>(in, out, n);
+#endif
+}
+"""
+
+
+def test_of_branches_of_the_preprocessor_the_one_that_is_compiled_is_read(tmp_path):
+    read = read_beside(tmp_path, "reduce", BRANCHES)
+    assert read.header.threads == [128] and dict(read.problem.dtypes) == {}
+    wide = read_beside(tmp_path, "reduce", BRANCHES, "constants: {WIDE: 1, SIDE: 8}\n")
+    assert wide.header.threads == [512] and "__CUDACC_VER_MAJOR__" in wide.code
+    assert set(dict(wide.problem.dtypes).values()) == {"float64"}
+
+
+@pytest.mark.parametrize(
+    ("condition", "remedy"), [("#if 0", "remove it"), ("#ifdef FAST", "say `constants: {FAST: 1}`")]
+)
+def test_a_file_of_which_no_kernel_is_compiled_is_told_so(condition, remedy, tmp_path):
+    code = f"{condition}\n__global__ void add(const float *in, float *out, int n) {{}}\n#endif\n"
+    error = read_beside(tmp_path, "reduce", code).read_error
+    assert "none of its kernels is compiled" in error and error.endswith(remedy)
 
 
 KERNEL = "__global__ void conv(const float* x, const float* w, float* y, %s) {}\n"
@@ -902,6 +995,190 @@ OTHERS |= {
         "  soft<<<dim3(cols / 64, rows), 64>>>(x, y, rows, cols);\n}\n",
         {"kernel": "soft", "arguments": ["x", "y", "rows", "columns"], "threads": [64], "grid": ["columns // 64", "rows"]},
     ),
+    "a product whose rows are as long as other letters say, before or behind the row": (
+        "gemm",
+        "__global__ void mul(const float *A, const float *B, float *C, int M, int N, int K) {\n"
+        "  for (int i = 0; i < N; i++) C[threadIdx.y * K + threadIdx.x] += A[threadIdx.y * N + i] * B[K * i + threadIdx.x];\n}\n"
+        "void solve(const float *A, const float *B, float *C, int M, int N, int K) {\n"
+        "  mul<<<dim3(K, M), 64>>>(A, B, C, M, N, K);\n}\n",
+        {"kernel": "mul", "arguments": ["a", "b", "c", "m", "k", "n"], "threads": [64], "grid": ["n", "m"]},
+    ),
+    "a product of square matrices with factors": (
+        "gemm",
+        "__global__ void mul(float *A, float *B, float *C, float alpha, float beta, int N) { C[0] = A[0] * B[0]; }\n"
+        "void run(float *A, float *B, float *C, float alpha, float beta, int N) {\n"
+        "  float *h_C;\n  h_C = allocate(N);\n  mul<<<N, 64>>>(A, B, C, alpha, beta, N);\n}\n",
+        {"kernel": "mul", "arguments": ["a", "b", "c", 1.0, 0.0, "n"], "threads": [64], "grid": ["n"],
+         "limits": {"equal": ["m", "n", "k"]}, "clear": ["c"]},
+    ),
+    "blocks that a device allows and a function of the host's adds up": (
+        "reduce",
+        "__global__ void add(const float *in, float *out, int n) { out[blockIdx.x] = in[0]; }\n"
+        "bool check(float *sums, float truth, int n) {\n"
+        "  float all = 0;\n  for (int i = 0; i < n; i++) all += sums[i];\n  return all == truth;\n}\n"
+        "void run(const float *in, int n) {\n  cudaDeviceProp prop;\n  cudaGetDeviceProperties(&prop, 0);\n"
+        "  int blocks = std::min(n / 64, prop.maxGridSize[1]);\n  float *out, *back;\n"
+        "  add<<<dim3(blocks, 1), 64>>>(in, out, n);\n"
+        "  cudaMemcpy(back, out, blocks * 4, cudaMemcpyDeviceToHost);\n  check(back, 1.0f, blocks);\n}\n",
+        {"scratch": {"partial": "4 * (min(n // 64, 65535))"}, "steps": [
+            {"kernel": "add", "arguments": ["x", "partial", "n"], "threads": [64], "grid": ["min(n // 64, 65535)", 1]},
+            {"sum": "partial"}]},
+    ),
+    "an image whose rows and columns the host calls as other extents": (
+        "conv",
+        "#define n 768\n#define m 512\n__constant__ float filter[9];\n"
+        "__global__ void conv(float *in, float *out, int input_rows, int input_cols, int k_rows, int k_cols) {\n"
+        "  out[input_cols * threadIdx.x] = in[input_cols] * filter[k_cols * 2];\n}\n"
+        "int main() {\n  int M = m, N = n, K_R = 3, K_C = 3;\n  float *in, *out, *taps;\n"
+        "  cudaMemcpyToSymbol(filter, taps, 36);\n  conv<<<M, N>>>(in, out, M, N, K_R, K_C);\n}\n",
+        {"kernel": "conv", "arguments": ["x", "y", "H", "W", "K", "K"], "threads": ["W"], "grid": ["H"],
+         "constant_memory": "filter", "limits": {"C": {"is": 1}, "M": {"is": 1}, "N": {"is": 1}, "weights": 9}},
+    ),
+    "extents of arrays and sides by their words, and a kernel by a macro": (
+        "conv",
+        "#define kernel convolve\n__global__ void convolve(float *in, float *w, float *out, int c, int m, int IN_X_SIZE, int y_in,"
+        " int kernel_size_x, int k_h, int output_size_x, int out_y, int stride_x, int pad_h) {}\n"
+        "void run(float *in, float *w, float *out, int c, int m, int IN_X_SIZE, int y_in, int kernel_size_x, int k_h,"
+        " int output_size_x, int out_y, int stride_x, int pad_h) {\n"
+        "  kernel<<<out_y, output_size_x>>>"
+        "(in, w, out, c, m, IN_X_SIZE, y_in, kernel_size_x, k_h, output_size_x, out_y, stride_x, pad_h);\n}\n",
+        {"kernel": "convolve", "threads": ["W_out"], "grid": ["H_out"], "limits": {"N": {"is": 1}},
+         "arguments": ["x", "w", "y", "C", "M", "W", "H", "K", "K", "W_out", "H_out", "S", "P"]},
+    ),
+    "one row, of a length that another function of the file gives": (
+        "softmax",
+        "#define N_DIM 10\n__global__ void soft(const float *x, float *y, int N) {}\n"
+        "void solve(const float *x, float *y, int N) { soft<<<N, 1>>>(x, y, N); }\n"
+        "int main() { float *x, *y; solve(x, y, N_DIM); }\n",
+        {"kernel": "soft", "arguments": ["x", "y", "columns"], "threads": [1], "grid": ["columns"],
+         "limits": {"rows": {"is": 1}}},
+    ),
+    "rows that a kernel rewrites in their place": (
+        "softmax",
+        "__global__ void soft(float *C, int M, int N) { C[blockIdx.x * N] = expf(C[blockIdx.x * N]); }\n"
+        "void run(float *C, int M, int N) { soft<<<M, 32>>>(C, M, N); }\n",
+        {"steps": [{"fill": {"y": "x"}},
+                   {"kernel": "soft", "arguments": ["y", "rows", "columns"], "threads": [32], "grid": ["rows"]}]},
+    ),
+    "a maximum that begins with the least number": (
+        "softmax",
+        "__global__ void most(const float *in, float *top, int N) { atomicMax(top, in[0]); }\n"
+        "__global__ void soft(const float *in, const float *top, float *sum, float *out, int N) { out[0] = in[0] - *top; }\n"
+        "void solve(const float *in, float *out, int N) {\n  float *top, *sum;\n  cudaMalloc(&top, sizeof(float));\n"
+        "  cudaMalloc(&sum, 4);\n  float least = -FLT_MAX, none = 0;\n"
+        "  cudaMemcpy(top, &least, 4, cudaMemcpyHostToDevice);\n  cudaMemcpy(sum, &none, 4, cudaMemcpyHostToDevice);\n"
+        "  most<<<1, 32>>>(in, top, N);\n  soft<<<1, 32>>>(in, top, sum, out, N);\n}\n",
+        {"steps": [
+            {"fill": {"top": single_launch.FLOAT_MIN}}, {"clear": "sum"},
+            {"kernel": "most", "arguments": ["x", "top", "columns"], "threads": [32], "grid": [1]},
+            {"kernel": "soft", "arguments": ["x", "top", "sum", "y", "columns"], "threads": [32], "grid": [1]}],
+         "scratch": {"top": 4, "sum": 4}, "limits": {"rows": {"is": 1}}},
+    ),
+    "memory of PyTorch's between two kernels": (
+        "softmax",
+        "__global__ void most(const float *in, float *top, int n) { top[0] = in[0]; }\n"
+        "__global__ void soft(const float *in, const float *top, float *out, int n) { out[0] = in[0] - *top; }\n"
+        "torch::Tensor run(torch::Tensor X) {\n  auto rows = X.size(0); auto cols = X.size(1);\n"
+        "  auto top = torch::full({rows}, -INFINITY, X.options());\n  auto out = torch::empty_like(X);\n"
+        "  most<<<rows, 32>>>(X.data_ptr<float>(), top.data_ptr<float>(), cols);\n"
+        "  soft<<<rows, 32>>>(X.data_ptr<float>(), top.data_ptr<float>(), out.data_ptr<float>(), cols);\n}\n",
+        {"steps": [
+            {"fill": {"top": single_launch.FLOAT_MIN}},
+            {"kernel": "most", "arguments": ["x", "top", "columns"], "threads": [32], "grid": ["rows"]},
+            {"kernel": "soft", "arguments": ["x", "top", "y", "columns"], "threads": [32], "grid": ["rows"]}],
+         "scratch": {"top": "4 * (rows)"}},
+    ),
+    "a batch around rows": (
+        "softmax",
+        "__global__ void soft(const float *x, float *y, int B, int N, int V) {}\n"
+        "int main() { int B = 4, N = 64, V = 32; float *x, *y; soft<<<dim3(B, N), 32>>>(x, y, B, N, V); }\n",
+        {"kernel": "soft", "arguments": ["x", "y", 1, "rows", "columns"], "threads": [32], "grid": [1, "rows"]},
+    ),
+    "a batch of products": (
+        "gemm",
+        "__global__ void mul(const float *A, const float *B, float *C, int batch_size, int M, int N, int K) {}\n"
+        "void run(const float *A, const float *B, float *C, int batch_size, int M, int N, int K) {\n"
+        "  mul<<<dim3(N, M, batch_size), 32>>>(A, B, C, batch_size, M, N, K);\n}\n",
+        {"kernel": "mul", "arguments": ["a", "b", "c", 1, "m", "n", "k"], "threads": [32], "grid": ["n", "m", 1]},
+    ),
+    "one image of any name, beside weights in constant memory": (
+        "conv",
+        "__constant__ float F[9];\n"
+        "__global__ void conv(float *N, float *P, int width, int height) { P[threadIdx.x * width] = N[width] * F[0]; }\n"
+        "int main() {\n  int filterSize = 9 * sizeof(float);\n  float h_F[9], *d_N, *d_P;\n"
+        "  cudaMemcpyToSymbol(F, h_F, filterSize);\n  conv<<<32, 32>>>(d_N, d_P, 64, 48);\n}\n",
+        {"kernel": "conv", "arguments": ["x", "y", "W", "H"], "threads": [32], "grid": [32], "constant_memory": "F",
+         "limits": {"C": {"is": 1}, "M": {"is": 1}, "N": {"is": 1}, "weights": 9, "K": {"is": 3}}},
+    ),
+    "memory of the caller's, as long as what it is filled with, and blocks that a kernel gets too": (
+        "softmax",
+        "__global__ void add(const float *in, float *all, int n) { atomicAdd(all, in[0]); }\n"
+        "__global__ void soft(const float *in, const float *all, float *out, int N) { out[0] = in[0] / *all; }\n"
+        "void solve(const float *in, float *out, float *all, float *part, int N) {\n"
+        "  int blocks = N / 32;\n  if (blocks > 64) blocks = 64;\n"
+        "  cudaMalloc(&part, 4 * blocks);\n  cudaMemset(all, 0, sizeof(float));\n"
+        "  add<<<blocks, 32>>>(in, part, N);\n  add<<<1, 32>>>(part, all, blocks);\n"
+        "  soft<<<blocks, 32>>>(in, all, out, N);\n}\n",
+        {"steps": [
+            {"clear": "all"},
+            {"kernel": "add", "arguments": ["x", "part", "columns"], "threads": [32], "grid": ["min(columns // 32, 64)"]},
+            {"kernel": "add", "arguments": ["part", "all", "min(columns // 32, 64)"], "threads": [32], "grid": [1]},
+            {"kernel": "soft", "arguments": ["x", "all", "y", "columns"], "threads": [32],
+             "grid": ["min(columns // 32, 64)"]}],
+         "scratch": {"part": "4 * min(columns // 32, 64)", "all": 4}, "limits": {"rows": {"is": 1}}},
+    ),
+    "an array that the kernel's name tells, where the host's is that of another": (
+        "conv",
+        "__global__ void conv(const float *input, const float *filter, float *output, int H, int W, int K) {}\n"
+        "void run(float *a, float *b, float *c, int H, int W, int K) { conv<<<H, W>>>(a, b, c, H, W, K); }\n",
+        {"kernel": "conv", "arguments": ["x", "w", "y", "H", "W", "K"], "threads": ["W"], "grid": ["H"],
+         "limits": {"C": {"is": 1}, "M": {"is": 1}, "N": {"is": 1}}},
+    ),
+    "a kernel that a method gets as a pointer": (
+        "reduce",
+        "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
+        "class Test { public:\n  void run(void (*kernel)(const float*, float*, int), int n) { kernel<<<n, 32>>>(in, out, n); }\n};\n"
+        "int main() { Test test; test.run(add, 8); }\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [32], "grid": ["n"]},
+    ),
+    "rows of an index that is computed before it is used": (
+        "softmax",
+        "__global__ void soft(float *x, float *out, size_t A, size_t B) {\n"
+        "  size_t at = blockIdx.x * B + threadIdx.x;\n  if (blockIdx.x < A) out[at] = x[at];\n}\n"
+        "void run(float *x, float *out, size_t A, size_t B) { soft<<<A, 32>>>(x, out, A, B); }\n",
+        {"kernel": "soft", "arguments": ["x", "y", "rows", "columns"], "threads": [32], "grid": ["rows"]},
+    ),
+    "parts of one memory, by pointers into it": (
+        "softmax",
+        "__global__ void most(const float *in, float *top, float *last, int n) { top[0] = in[0]; last[0] = 0; }\n"
+        "__global__ void soft(const float *in, const float *top, float *out, int n) { out[0] = in[0] - *top; }\n"
+        "void solve(const float *in, float *out, int N) {\n  int blocks = N / 32;\n  if (blocks > 64) blocks = 64;\n"
+        "  float *held;\n  cudaMalloc(&held, (blocks + 2) * sizeof(float));\n  float *last = held + blocks + 1;\n"
+        "  most<<<1, 32>>>(in, held, last, N);\n  soft<<<blocks, 32>>>(in, last, out, N);\n}\n",
+        {"steps": [
+            {"kernel": "most", "arguments": ["x", "held", "held + min(columns // 32, 64) + 1", "columns"], "threads": [32],
+             "grid": [1]},
+            {"kernel": "soft", "arguments": ["x", "held + min(columns // 32, 64) + 1", "y", "columns"], "threads": [32],
+             "grid": ["min(columns // 32, 64)"]}],
+         "scratch": {"held": "(min(columns // 32, 64) + 2) * 4"}, "limits": {"rows": {"is": 1}}},
+    ),
+    "an input that the host fills up to whole tiles": (
+        "reduce",
+        "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
+        "void run(const float *host, float *out, int n) {\n  int blocks = (n + 63) / 64;\n  float *in;\n"
+        "  cudaMalloc(&in, blocks * 64 * sizeof(float));\n  cudaMemset(in, 0, blocks * 64 * sizeof(float));\n"
+        "  cudaMemcpy(in, host, n * sizeof(float), cudaMemcpyHostToDevice);\n  add<<<blocks, 64>>>(in, out, n);\n}\n",
+        {"scratch": {"x_memory": "(n + 63) // 64 * 64 * 4"}, "steps": [
+            {"clear": "x_memory"}, {"fill": {"x_memory": "x"}},
+            {"kernel": "add", "arguments": ["x_memory", "y", "n"], "threads": [64], "grid": ["(n + 63) // 64"]}]},
+    ),
+    "one row, whose length the kernel calls so": (
+        "softmax",
+        "#define N 5\n__global__ void soft(const float *x, float *y, int size) {}\n"
+        "int main() { float *x, *y; soft<<<N, 1>>>(x, y, N); }\n",
+        {"kernel": "soft", "arguments": ["x", "y", "columns"], "threads": [1], "grid": ["columns"],
+         "limits": {"rows": {"is": 1}}},
+    ),
     "a product that is written to the first matrix": (
         "gemm",
         "__global__ void mul(float *A, float *B, float *C, int n) { A[0] = B[0] * C[0]; }\n"
@@ -943,6 +1220,22 @@ def test_launches_of_every_problem_are_read(name, tmp_path):
     variant = variants.read("mine", tmp_path)
     assert variant.read_error == ""
     assert variant.inferred_launch.facts == facts
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("rows that a kernel rewrites in their place", ["move", 0, 1]),
+        ("a maximum that begins with the least number", ["fill", 2, single_launch.FLOAT_MIN]),
+    ],
+)
+def test_memory_is_filled_before_each_launch(name, first, tmp_path):
+    of, code, _ = OTHERS[name]
+    variant = read_beside(tmp_path, of, code)
+    steps = json.loads(recorded_launches.record(variant, variant.problem.case("one", {"rows": 1, "columns": 3}).at(1)))[
+        "steps"
+    ]
+    assert steps[0] == first and steps[-1][0] == "launch"
 
 
 def test_what_is_offered_as_yaml_says_the_same_once_it_is_pasted(tmp_path):
@@ -1017,6 +1310,16 @@ def test_kernels_that_hand_nothing_on_are_asked_about_and_either_answer_is_read(
     assert "stands under a condition" in read_beside(tmp_path, "gemm", by_extent, "kernel: tiled<16>\n").read_error
 
 
+def test_of_the_kernels_of_a_network_those_that_may_compute_the_result_are_offered(tmp_path):
+    layers = "".join(f"__global__ void layer{i}(float *d) {{ d[0] += 1; }}\n" for i in range(6))
+    launches = "".join(f"  layer{i}<<<1, 1>>>(d);\n" for i in range(6))
+    code = f"{KERNEL % EXTENTS}{layers}void run(float *p, float *q, float *d, {EXTENTS}) {{\n"
+    error = read_beside(
+        tmp_path, "conv", f"{code}  conv<<<N, M>>>(p, q, d, N, C, H, W, M, K);\n{launches}}}\n"
+    ).read_error
+    assert error.endswith("say which: `kernel: conv`")
+
+
 @pytest.mark.parametrize(
     ("numbers", "limits"),
     [
@@ -1025,7 +1328,7 @@ def test_kernels_that_hand_nothing_on_are_asked_about_and_either_answer_is_read(
     ],
 )
 def test_numbers_of_the_file_that_a_kernel_counts_to_are_its_limits(numbers, limits, tmp_path):
-    inner = "K" if "K" in numbers else "N"
+    inner, rows = ("K", "M") if "K" in numbers else ("N", "N")
     read = read_beside(
         tmp_path,
         "gemm",
@@ -1036,7 +1339,7 @@ __global__ void mm(const int *a, const int *b, int *c) {{
     __shared__ int tile[TILE];
     for (int i = 0; i < {inner}; ++i) c[blockIdx.x * N] += a[blockIdx.x * {inner} + i] * b[i * N];
 }}
-int main() {{ int *a, *b, *c; mm<<<N / TILE, TILE>>>(a, b, c); }}
+int main() {{ int *a, *b, *c; cudaMalloc(&c, {rows} * N * 4); mm<<<N / TILE, TILE>>>(a, b, c); }}
 """,
     )
     assert read.read_error == "" and read.inferred_launch.facts["limits"] == limits
@@ -1061,6 +1364,23 @@ void run(const float *in, const float *filter, float *out, int N, int M) {
         "K": 5,
         "P": 2,
     }
+
+
+def test_an_array_of_the_host_s_is_no_extent_whatever_its_name(tmp_path):
+    code = """\
+#define MASK 5
+__global__ void conv(const float *x, const float *w, float *y, int H, int W) { y[0] = x[MASK] * w[MASK]; }
+void run(float *x, float *w, float *y, int H, int W) { float h_mask[2] = {1, 2}; conv<<<H, W>>>(x, w, y, H, W); }
+"""
+    assert read_beside(tmp_path, "conv", code).inferred_launch.taken == ("MASK, 5, for the one K that it is for",)
+
+
+def test_a_file_that_has_channels_is_not_for_one_output_channel(tmp_path):
+    code = """\
+__global__ void conv(float *y, const float *x, const float *w, int H, int W, int K) { y[0] = x[0] * w[0]; }
+void run(float *y, float *x, float *w, int H, int W, int K) { const int C = 12; conv<<<C, W>>>(y, x, w, H, W, K); }
+"""
+    assert "nothing tells the kernel M" in read_beside(tmp_path, "conv", code).read_error
 
 
 def test_a_kernel_with_the_image_s_size_as_a_number_of_its_own_is_asked_for_it(tmp_path):

@@ -5,8 +5,7 @@ import operator
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from warpbook.kernels import launches, sources
-from warpbook.kernels.launch_inference import launch_sites
+from warpbook.kernels import kernel_parameters, launches, sources
 from warpbook.kernels.launches import Argument, Call, Slice
 from warpbook.problems.problem import Case, Dtype, Problem, element_type, itemsize
 
@@ -21,7 +20,7 @@ _Launch = Callable[[tuple[Any, ...]], None]
 def passed_kinds(code: str, kernel: str, arguments: Sequence[Argument], arrays: Collection[str]) -> str:
     """What each argument of a kernel is passed as: p, a pointer; f, a float; d, a double; i, a whole number of 32 bits;
     l, one of 64, of which a kernel reads as many bytes as its parameter has."""
-    takes = launch_sites.kernel_parameters(code, kernel)
+    takes = kernel_parameters.kernel_parameters(code, kernel)
     kinds = ""
     for place, argument in enumerate(arguments):
         known = takes[place] if place < len(takes) else None
@@ -43,27 +42,27 @@ def element_types(
     Raises ValueError where kernels take an array of the problem as different types."""
     found: dict[str, Dtype] = {}
     for kernel, arguments in launched:
-        for parameter, argument in zip(launch_sites.kernel_parameters(code, kernel), arguments, strict=False):
+        for parameter, argument in zip(kernel_parameters.kernel_parameters(code, kernel), arguments, strict=False):
             name = launches.find_array(argument, header.arrays(problem))
             dtype = element_type(parameter.kind) if name and parameter.pointer else None
-            if name and parameter.pointer and not (dtype or parameter.kind in launch_sites.UNTYPED):
+            if name and parameter.pointer and not (dtype or parameter.kind in kernel_parameters.UNTYPED):
                 raise ValueError(
                     f"{kernel}: `{parameter.name}` points to {parameter.kind}, which is no type of numbers here"
                 )
             if dtype and found.setdefault(name, dtype) != dtype and name not in header.scratch:
                 raise ValueError(f"{kernel} takes {name} as {dtype}, and a launch before it as {found[name]}")
     for step in header.steps:
-        found |= {array: found[held] for held, array in step.fill.items() if held in found}
+        found |= {str(value): found[held] for held, value in step.fill.items() if held in found}
     sums = [step.sum for step in header.steps if step.sum in found]
     found |= {name: found[sums[-1]] for name in problem.outputs if sums}
-    if header.constant_memory and (dtype := launch_sites.constant_type(code, header.constant_memory)):
+    if header.constant_memory and (dtype := kernel_parameters.constant_type(code, header.constant_memory)):
         found[problem.arrays[1]] = dtype
     return found
 
 
 def check_numbers(code: str, call: Call) -> None:
     """Raises ValueError where a call passes a whole number that its kernel's parameter does not hold."""
-    for value, parameter in zip(call.arguments, launch_sites.kernel_parameters(code, call.kernel), strict=False):
+    for value, parameter in zip(call.arguments, kernel_parameters.kernel_parameters(code, call.kernel), strict=False):
         least, most = parameter.range
         if isinstance(value, int) and not least <= value < most:
             raise ValueError(f"arguments: {parameter.name}: {value} is beyond the 32 bits of an int")
@@ -114,22 +113,21 @@ class _Binding:
 
     def call(self, call: Call) -> _Launch:
         if not call.kernel:
-            name, *others = map(str, call.arguments)
-            if others:
-                (other,) = map(self._names.index, others)
-                count = self._case.count(others[0])
+            name, other = (*call.arguments, 0)[:2]
+            number = other if isinstance(other, int | float) else 0
 
-                def add_up(arrays: tuple[Any, ...]) -> None:
-                    arrays[other][...] = self._scratch[name].sum()
+            def memory(arrays: tuple[Any, ...], of: Any) -> Any:
+                return self._scratch[of] if of in self._scratch else arrays[self._names.index(of)].reshape(-1)
 
-                def copy(arrays: tuple[Any, ...]) -> None:
-                    self._scratch[name][:count] = arrays[other].reshape(-1)
+            def add_up(arrays: tuple[Any, ...]) -> None:
+                memory(arrays, other)[...] = memory(arrays, name).sum()
 
-                return add_up if others[0] in self._case.problem.outputs else copy
-            if name in self._scratch:
-                return lambda arrays: self._scratch[name].fill(0)
-            place = self._names.index(name)
-            return lambda arrays: arrays[place].fill(0)
+            def copy(arrays: tuple[Any, ...]) -> None:
+                memory(arrays, name)[: self._case.count(str(other))] = memory(arrays, other)
+
+            if other in self._names:
+                return add_up if other in self._case.problem.outputs else copy
+            return lambda arrays: memory(arrays, name).fill(number)
         kernel, arguments, shape = call
         if (kernel, shape.shared_bytes) not in self._functions:
             shared = [shape.shared_bytes] if shape.shared_bytes else []
@@ -179,7 +177,7 @@ class _Binding:
             return self._scratch[value]
         if value == launches.ZEROS:
             return self._memory(max(self._case.nbytes(name) for name in self._names), 0)
-        if value == launches.NULL or launch_sites.tests_pointer(self._code, kernel, place):
+        if value == launches.NULL or kernel_parameters.tests_pointer(self._code, kernel, place):
             return np.intp(0)
         # An optional input that the case does not have, and that the kernel reads all the same.
         absent = self._case.problem.inputs[value]

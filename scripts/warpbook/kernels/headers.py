@@ -147,9 +147,12 @@ class Header(BaseModel):
                 raise ValueError(f"clear: {step.clear!r} is neither an output nor of `scratch`")
             if step.sum and step.sum not in self.scratch:
                 raise ValueError(f"sum: {step.sum!r} is not of `scratch`")
-            for held, array in step.fill.items():
-                if held not in self.scratch or array not in problem.inputs:
-                    raise ValueError(f"fill: {held!r} is not of `scratch`, or {array!r} is no input")
+            for held, value in step.fill.items():
+                shape = problem.outputs[held].shape if held in problem.outputs else ()
+                copied = value in problem.inputs and shape in ((), problem.inputs[str(value)].shape)
+                if not (shape or held in self.scratch) or not (copied or (not isinstance(value, str) and not shape)):
+                    words = f"{held!r} is not of `scratch` nor an output as long, or {value!r} is no input"
+                    raise ValueError(f"fill: {words}")
             if step.sum and [one.shape for one in problem.outputs.values()] != [(1,)]:
                 raise ValueError(f"sum: {problem.name} has more outputs than one value")
         if self.general:
@@ -165,7 +168,7 @@ class Header(BaseModel):
         constant = problem.arrays[1] if self.constant_memory else ""
         said = [launches.find_array(text, arrays) for step in self._steps for text in step.arguments]
         said += [name for step in self._steps if step.sum for name in problem.outputs]
-        said += [name for step in self._steps for name in step.fill.values()]
+        said += [str(value) for step in self._steps for value in step.fill.values()]
         for array in problem.arrays:
             there, times = said.count(array), 0 if array == constant else 1
             if said and (there < times if self.steps else there != times):

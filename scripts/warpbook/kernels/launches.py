@@ -46,7 +46,7 @@ class Slice(NamedTuple):
 
 class Call(NamedTuple):
     """One launch and what it gets: arrays and parts of arrays, and numbers by value; or, without a kernel, an array to be
-    filled with zeros; one to be added up and the output that the sum goes to; or one to be filled and an input."""
+    filled with zeros; one to be added up and the output that the sum goes to; or one to be filled, and an input or number."""
 
     kernel: str
     arguments: tuple[Slice | str | int | float, ...]
@@ -64,17 +64,18 @@ class LaunchStep(BaseModel):
     shared_bytes: Expression = 0
     clear: str = Field("", description="an array to fill with zeros, in place of a launch")
     sum: str = Field("", description="memory of `scratch` to add up into the output, in place of a launch")
-    fill: dict[str, str] = Field(
+    fill: dict[str, str | float] = Field(
         default_factory=dict,
         max_length=1,
-        description="{held: x}: copies an input to memory of `scratch`, as a kernel may write",
+        description="{held: x}: copies an input to memory of `scratch`, as a kernel may write, or to the output; a number"
+        " fills memory of `scratch`",
     )
     loop: dict[str, Expression] = Field(default_factory=dict, description="{n: N}: once for each n from 0 to N - 1")
 
     @model_validator(mode="after")
     def _one_thing(self) -> "LaunchStep":
         if [bool(self.kernel), bool(self.clear), bool(self.sum), bool(self.fill)].count(True) != 1:
-            words = "fills an array with zeros, `clear`, or with an input, `fill`, or adds one up, `sum`"
+            words = "fills an array with zeros, `clear`, or with an input or a number, `fill`, or adds one up, `sum`"
             raise ValueError(f"a step launches a `kernel`, {words}")
         if self.kernel and not (self.threads and self.grid and self.arguments):
             raise ValueError(f"{self.kernel} needs `arguments`, `threads` and `grid`")

@@ -27,7 +27,7 @@ from warpbook.common.files import PROJECT, new_module
 from warpbook.kernels import declared_launch, ece408, headers, occupancy, python_functions, sources
 from warpbook.kernels.headers import Header
 from warpbook.kernels.languages import LANGUAGES, Language
-from warpbook.kernels.launch_inference import launch_reader, launch_sites, python_launches
+from warpbook.kernels.launch_inference import launch_reader, launch_sites, preprocessor
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.inferred_facts import InferredLaunch
 from warpbook.kernels.launches import Argument, Call
@@ -78,7 +78,7 @@ class Variant:
     read_error: str = ""
     inferred_launch: InferredLaunch | None = None
     """The launch in its own source, where it is called as that says."""
-    entry: python_launches.Entry | None = None
+    entry: python_functions.Entry | None = None
     """The function of a Python file that has no `prepare`, where that is called."""
     included: tuple[Path, ...] = ()
     """Files of the project that its CUDA C++ includes or its launcher imports; their code is part of what identifies it."""
@@ -259,6 +259,10 @@ class Variant:
         name = f"kernels_{self.problem.name}_{self.name}"
         module, execute = new_module(name, self.launcher)
         sys.modules[name] = module  # Numba's cache looks modules up by name
+        if self.entry and self.entry.packed:  # GPU MODE's own module, of the types of what its submissions get
+            task, every = ModuleType("task"), {"__getattr__": lambda name: Any}
+            vars(task).update(every)
+            sys.modules.setdefault("task", task)
         before = list(sys.path)
         sys.path.extend(map(str, sources.INCLUDES))  # behind libraries, and for this import alone
         try:
@@ -356,8 +360,8 @@ def read(name: str, folder: Path | None = None) -> Variant:
     written = entry = None
     if python and not compiled and not host.problem and not headers.is_header(host.header):
         text = sources.read_text(python)
-        if entry := python_launches.find_entry(text, HostNames(of), of.function):
-            described, usual = replace(described, header=""), python_launches.usual_facts(text)
+        if entry := python_functions.find_entry(text, HostNames(of), of.function):
+            described, usual = replace(described, header=""), python_functions.usual_facts(text)
             usual |= {"limits": limits} if (limits := entry.limits(HostNames(of))) else {}
     try:
         content = headers.parse_facts(described.header) if described.header.strip() else {}
@@ -365,6 +369,12 @@ def read(name: str, folder: Path | None = None) -> Variant:
             said_by = facts
             completing = headers.parse_facts(beside.header) if beside.header.strip() else {}
             content, keys = headers.join(content, completing), frozenset(map(str, completing))
+        defined = content.get("constants") or {}
+        if cuda and not described.header and isinstance(defined, dict):
+            with suppress(ImportError):
+                described = replace(described, code=preprocessor.active(inlined.code, defined))
+            if "__global__" in inlined.code and "__global__" not in described.code:
+                raise ValueError(preprocessor.missing_macro(inlined.code))
         if cuda and python is None and not described.problem and not headers.declare_launch(content):
             said_by, kept = cuda, said_by
             asked = content.get("kernel") or ""
@@ -372,7 +382,7 @@ def read(name: str, folder: Path | None = None) -> Variant:
                 asked = list(map(str, content.pop("kernel")))
             bounds = content.get("limits") or {}
             names = HostNames(of, [name for name, bound in bounds.items() if isinstance(bound, dict) and "is" in bound])
-            written = launch_reader.read_file(cuda, described.code, asked, names, inlined.files)
+            written = launch_reader.read_file(cuda, described.code, asked, names, inlined.files, defined)
             read_facts = written.facts if written else {}
             limits = read_facts.get("limits", {}) | bounds
             content = {**read_facts, **content, **({"limits": limits} if limits else {})}

@@ -6,8 +6,9 @@ What is no such expression raises `UnreadableExpression`, with its line.
 
 import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -33,10 +34,6 @@ _NUMBER = re.compile(r"(0[xX][\da-fA-F]+|\d+)[uUlL]*")
 _OPERATORS: dict[str, type[ast.operator]] = {
     "+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.FloorDiv, "%": ast.Mod,
 }  # fmt: skip
-_SAMPLES = tuple(
-    {"N": n, "C": c, "H": h, "W": w, "M": m, "K": k, "S": s, "P": p}
-    for n, c, h, w, m, k, s, p in ((5, 3, 43, 61, 7, 5, 1, 0), (2, 11, 97, 71, 13, 3, 2, 1), (3, 2, 59, 83, 4, 7, 3, 2))
-)
 
 
 class UnreadableExpression(Exception):
@@ -54,6 +51,10 @@ class SymbolicValue:
     tree: ast.expr
     integer: bool = True
     whole: bool = True
+    is_truth: bool = False
+    """Whether it is 1 or 0."""
+    sides: "tuple[SymbolicValue, ...]" = ()
+    """Of a truth, the two values of which the first is the greater one."""
 
     @property
     def text(self) -> str:
@@ -134,14 +135,10 @@ def parse_expression(text: str) -> "Node | None":
 
 
 class ExpressionReader:
-    """Reads expressions whose names `lookup` knows, by name and the line where they stand.
+    """Reads expressions whose names `lookup` knows, by name and the line where they stand."""
 
-    Not `has_stride`, a layer is taken to have stride 1 and no padding: H - K + 1 is H_out.
-    """
-
-    def __init__(self, lookup: Lookup, strided: bool = False):
+    def __init__(self, lookup: Lookup):
         self._lookup = lookup
-        self._strided = strided
         self._depth = 0
         self.type_of: Callable[[str], str] = lambda kind: kind
         """What a type is by its name in the file."""
@@ -157,7 +154,7 @@ class ExpressionReader:
         try:
             if self._depth > 50:
                 raise UnreadableExpression(f"`{_short(node)}` nests too deep", line)
-            return _simplest(self._read(node, line), self._strided)
+            return _folded(self._read(node, line))
         finally:
             self._depth -= 1
 
@@ -166,25 +163,16 @@ class ExpressionReader:
         line = line or cuda_ast.line(node)
         while node.type == "parenthesized_expression":
             node = node.named_children[0]
-        if node.type == "identifier":
-            known = self._lookup(cuda_ast.node_text(node), line)
-            if isinstance(known, Extents):
-                return known
-        listed: Sequence[Node] | None = None
-        if node.type == "call_expression" and cuda_ast.node_text(cuda_ast.field(node, "function")) in (
-            "dim3",
-            "::dim3",
-        ):
-            arguments = cuda_ast.field(node, "arguments")
-            listed = arguments.named_children if arguments else []
-        elif node.type == "compound_literal_expression" and cuda_ast.node_text(cuda_ast.field(node, "type")) == "dim3":
-            literal = cuda_ast.field(node, "value")
-            listed = literal.named_children if literal else []
-        elif node.type == "initializer_list":
-            listed = node.named_children
+        known = self._lookup(cuda_ast.node_text(node), line) if node.type == "identifier" else None
+        if isinstance(known, Extents):
+            return known
+        kind = cuda_ast.node_text(cuda_ast.field(node, "function") or cuda_ast.field(node, "type"))
+        listed = cuda_ast.field(node, "arguments") or cuda_ast.field(node, "value")
+        if listed is None or kind not in ("dim3", "::dim3"):
+            listed = node if node.type in ("initializer_list", "argument_list") else None
         if listed is None:
             return Extents((self.whole(node, line),))
-        return Extents(tuple(self.whole(each, line) for each in listed if each.type != "comment"))
+        return Extents(tuple(self.whole(each, line) for each in listed.named_children if each.type != "comment"))
 
     def _read(self, node: "Node", line: int) -> SymbolicValue:
         match node.type:
@@ -211,7 +199,7 @@ class ExpressionReader:
             case "cast_expression":
                 inner = cuda_ast.field(node, "value")
                 if inner is not None:
-                    return _cast(self.value(inner, line), cuda_ast.node_text(cuda_ast.field(node, "type")), node, line)
+                    return _cast(self.value(inner, line), cuda_ast.field_text(node, "type"), node, line)
             case "sizeof_expression":
                 return self._size(node, line)
             case "call_expression":
@@ -229,7 +217,7 @@ class ExpressionReader:
         raise UnreadableExpression(f"`{name}` is no extent of a layer and no number known before", line)
 
     def _member(self, node: "Node", line: int) -> SymbolicValue:
-        base, name = cuda_ast.field(node, "argument"), cuda_ast.node_text(cuda_ast.field(node, "field"))
+        base, name = cuda_ast.field(node, "argument"), cuda_ast.field_text(node, "field")
         known = self._lookup(cuda_ast.node_text(base), line)
         if isinstance(known, Extents) and (value := known.component(name)):
             return value
@@ -239,14 +227,16 @@ class ExpressionReader:
         return self._look_up_value(cuda_ast.node_text(node), line)
 
     def _apply_sign(self, node: "Node", line: int) -> SymbolicValue:
-        sign, inner = cuda_ast.node_text(cuda_ast.field(node, "operator")), cuda_ast.field(node, "argument")
-        if sign not in ("-", "+") or inner is None:
+        sign, inner = cuda_ast.field_text(node, "operator"), cuda_ast.field(node, "argument")
+        if sign not in ("-", "+", "!") or inner is None:
             raise UnreadableExpression(f"`{_short(node)}` is no sum, product or quotient of extents and numbers", line)
         value = self.value(inner, line)
+        if sign == "!":
+            return _negation(_truth(value))
         return SymbolicValue(ast.UnaryOp(ast.USub(), value.tree), value.integer, value.whole) if sign == "-" else value
 
     def _combine(self, node: "Node", line: int) -> SymbolicValue:
-        sign = cuda_ast.node_text(cuda_ast.field(node, "operator"))
+        sign = cuda_ast.field_text(node, "operator")
         operands = cuda_ast.field(node, "left"), cuda_ast.field(node, "right")
         if operands[0] is None or operands[1] is None:
             raise UnreadableExpression(f"`{_short(node)}` cannot be read", line)
@@ -254,8 +244,10 @@ class ExpressionReader:
         if sign in ("<<", ">>"):
             power = ast.BinOp(ast.Constant(2), ast.Pow(), right.tree)
             return SymbolicValue(ast.BinOp(left.tree, ast.Mult() if sign == "<<" else ast.FloorDiv(), power))
+        if sign in _CONDITIONS:
+            return _CONDITIONS[sign](left, right)
         if sign not in _OPERATORS:
-            raise UnreadableExpression(f"`{_short(node)}`: `{sign}` is none of + - * / % << >>", line)
+            raise UnreadableExpression(f"`{_short(node)}`: `{sign}` is none of {' '.join(_OPERATORS)} << >>", line)
         integer = left.integer and right.integer
         if sign == "*" and "1" in (left.text, right.text):
             factor = left if right.text == "1" else right
@@ -265,27 +257,18 @@ class ExpressionReader:
         return SymbolicValue(ast.BinOp(left.tree, _OPERATORS[sign](), right.tree), integer, left.whole and right.whole)
 
     def _choice(self, node: "Node", line: int) -> SymbolicValue:
-        """`a < b ? a : b` and its like: the lesser or the larger; a choice that constants make."""
-        condition, *both = (cuda_ast.field(node, name) for name in ("condition", "consequence", "alternative"))
-        while condition is not None and condition.type == "parenthesized_expression":
-            condition = condition.named_children[0]
-        sign = cuda_ast.node_text(cuda_ast.field(condition, "operator")) if condition else ""
-        if condition is not None and len(both) == 2 and not sign and all(both):
-            chosen = self.value(condition, line)
-            if chosen.constant:
-                taken = both[0] if expressions.fraction(chosen.text) else both[1]
-                return self.value(taken, line) if taken else chosen
-        if condition is not None and sign in ("<", "<=", ">", ">=") and all(both):
-            sides = [cuda_ast.field(condition, name) for name in ("left", "right")]
-            left, right = (self.value(each, line) for each in sides if each)
-            first, second = (self.value(each, line) for each in both if each)
-            if {left.text, right.text} == {first.text, second.text}:
-                lesser = (left.text == first.text) == sign.startswith("<")
-                made = _call("min" if lesser else "max", first, second)
-                return SymbolicValue(made, first.integer and second.integer, first.whole and second.whole)
-            if sign in (">", ">=") and right.text == "0" and _is_positive(left.tree):
-                return first
-        raise UnreadableExpression(f"`{_short(node)}` is no sum, product or quotient of extents and numbers", line)
+        """`condition ? a : b`."""
+        condition, first, second = (cuda_ast.field(node, name) for name in ("condition", "consequence", "alternative"))
+        if condition is None or first is None or second is None:
+            raise UnreadableExpression(f"`{_short(node)}` cannot be read", line)
+        truth = self.truth(condition, line)
+        if truth.constant:  # the other may be no number
+            return self.value(first if truth.text == "1" else second, line)
+        return choose(truth, self.value(first, line), self.value(second, line))
+
+    def truth(self, node: "Node", line: int = 0) -> SymbolicValue:
+        """1 where a condition holds, else 0. Raises Unread."""
+        return _folded(_truth(self.value(node, line)))
 
     def _size(self, node: "Node", line: int) -> SymbolicValue:
         named = cuda_ast.node_text(cuda_ast.field(node, "type") or cuda_ast.field(node, "value")).strip("() ")
@@ -298,10 +281,9 @@ class ExpressionReader:
         function, listed = cuda_ast.field(node, "function"), cuda_ast.field(node, "arguments")
         arguments = [each for each in listed.named_children if each.type != "comment"] if listed else []
         name = cuda_ast.node_text(function).removeprefix("::").removeprefix("std::")
-        if name.startswith("static_cast<") and len(arguments) == 1:
-            return _cast(self.value(arguments[0], line), name[12:-1], node, line)
-        if (is_whole(name) or is_fraction(name)) and len(arguments) == 1:
-            return _cast(self.value(arguments[0], line), name, node, line)
+        kind = name[12:-1] if name.startswith("static_cast<") else name
+        if (is_whole(kind) or is_fraction(kind)) and len(arguments) == 1:
+            return _cast(self.value(arguments[0], line), kind, node, line)
         if function is not None and function.type == "field_expression":
             return self._look_up_value("".join(cuda_ast.node_text(node).split()), line)
         base = name.partition("<")[0]
@@ -313,11 +295,8 @@ class ExpressionReader:
             return symbolic(f"({count.text} + {size.text} - 1) // ({size.text})")
         if base in ("ceil", "ceilf", "floor", "floorf") and len(arguments) == 1:
             value = self.value(arguments[0], line)
-            if value.whole:
-                return SymbolicValue(value.tree, integer=False)
-            if base.startswith("floor"):
-                return SymbolicValue(value.as_integer().tree, integer=False)
-            return SymbolicValue(_call("ceil", value), integer=False)
+            tree = value.as_integer().tree if value.whole or base.startswith("floor") else _call("ceil", value)
+            return SymbolicValue(tree, integer=False)
         if base in ("min", "max", "fmin", "fmax", "fminf", "fmaxf") and len(arguments) == 2:
             both = [self.value(each, line) for each in arguments]
             made = _call(base.strip("f") if base.startswith("f") else base, *both)
@@ -328,7 +307,7 @@ class ExpressionReader:
         given = dict(zip(function.parameters, values, strict=True))
         if function.integer:
             given = {name: value.as_integer() for name, value in given.items()}
-        inner = ExpressionReader(lambda name, where: given.get(name) or self._lookup(name, where), self._strided)
+        inner = ExpressionReader(lambda name, where: given.get(name) or self._lookup(name, where))
         inner._depth = self._depth
         value = inner.value(function.body, line)
         return value.as_integer() if function.integer else value
@@ -357,13 +336,79 @@ def _cast(value: SymbolicValue, type_name: str, node: "Node", line: int) -> Symb
     raise UnreadableExpression(f"`{_short(node)}`: the type {type_name} is not known here", line)
 
 
-def _is_positive(tree: ast.AST) -> bool:
-    """Whether a number is above 0 whatever its extents are."""
-    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Add | ast.Mult):
-        return _is_positive(tree.left) and _is_positive(tree.right)
+def _is_counted(tree: ast.AST) -> bool:
+    """Whether a number is not below 0 whatever its extents are."""
+    if isinstance(tree, ast.BinOp):
+        left = isinstance(tree.op, ast.Mod) or (not isinstance(tree.op, ast.Sub) and _is_counted(tree.left))
+        return left and _is_counted(tree.right)
+    if isinstance(tree, ast.Call):
+        return (any if ast.unparse(tree.func) == "max" else all)(map(_is_counted, tree.args))
     return isinstance(tree, ast.Name) or (
-        isinstance(tree, ast.Constant) and isinstance(tree.value, int) and tree.value > 0
+        isinstance(tree, ast.Constant) and isinstance(tree.value, int) and tree.value >= 0
     )
+
+
+def _truth(value: SymbolicValue) -> SymbolicValue:
+    """1 of what is not 0, else 0."""
+    if value.constant:
+        return number(int(expressions.fraction(value.text) != 0))
+    text = value.text if _is_counted(value.tree) else f"max({value.text}, -({value.text}))"
+    return value if value.is_truth else _condition(f"min({text if value.whole else f'ceil({text})'}, 1)")
+
+
+def _condition(text: str, sides: tuple[SymbolicValue, ...] = ()) -> SymbolicValue:
+    return replace(symbolic(text), is_truth=True, sides=sides)
+
+
+def _negation(value: SymbolicValue) -> SymbolicValue:
+    truth = _truth(value)
+    return replace(
+        _truth(symbolic(f"1 - ({truth.text})")) if truth.constant else _condition(f"1 - ({truth.text})"),
+        sides=value.sides[::-1],
+    )
+
+
+def _exceeds(left: SymbolicValue, right: SymbolicValue) -> SymbolicValue:
+    if left.text == "0" and _is_counted(right.tree):
+        return number(0)
+    plain = right.text == "0" and _is_counted(left.tree)
+    more = left if plain else symbolic(f"max({left.text} - ({right.text}), 0)")
+    return replace(_truth(replace(more, whole=left.whole and right.whole)), sides=(left, right))
+
+
+def _differs(left: SymbolicValue, right: SymbolicValue) -> SymbolicValue:
+    return _truth(left if right.text == "0" else symbolic(f"({left.text}) - ({right.text})"))
+
+
+_CONDITIONS: dict[str, Callable[[SymbolicValue, SymbolicValue], SymbolicValue]] = {
+    "!=": _differs,
+    "==": lambda left, right: _negation(_differs(left, right)),
+    ">": _exceeds,
+    "<": lambda left, right: _exceeds(right, left),
+    "<=": lambda left, right: _negation(_exceeds(left, right)),
+    ">=": lambda left, right: _negation(_exceeds(right, left)),
+    "&&": lambda left, right: _condition(f"({_truth(left).text}) * ({_truth(right).text})"),
+    "||": lambda left, right: _condition(f"max({_truth(left).text}, {_truth(right).text})"),
+}
+
+
+def choose(truth: SymbolicValue, first: SymbolicValue, second: SymbolicValue) -> SymbolicValue:
+    """The first value where a condition is 1, else the second."""
+    if truth.constant:
+        return first if truth.text == "1" else second
+    integer, whole = first.integer and second.integer, first.whole and second.whole
+    more, sides = first.tree, [side.text for side in truth.sides]
+    tree: ast.expr
+    if sides in ([first.text, second.text], [second.text, first.text]):
+        tree = _call("max" if sides[0] == first.text else "min", *sorted((first, second), key=lambda one: one.constant))
+    elif isinstance(more, ast.BinOp) and isinstance(more.op, ast.Add) and ast.unparse(more.left) == second.text:
+        added = truth.tree if ast.unparse(more.right) == "1" else ast.BinOp(truth.tree, ast.Mult(), more.right)
+        tree = ast.BinOp(second.tree, ast.Add(), added)
+    else:
+        parts = ((truth, first), (_negation(truth), second))
+        chosen = [ast.BinOp(condition.tree, ast.Mult(), value.tree) for condition, value in parts]
+        tree = ast.BinOp(chosen[0], ast.Add(), chosen[1])
+    return SymbolicValue(tree, integer, whole)
 
 
 def _call(name: str, *values: SymbolicValue) -> ast.expr:
@@ -375,27 +420,11 @@ def _short(node: "Node") -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _sample(names: Mapping[str, int], strided: bool) -> dict[str, int]:
-    made = {**names, **({} if strided else {"S": 1, "P": 0})}
-    for side in ("H", "W"):
-        made[f"{side}_out"] = (made[side] + 2 * made["P"] - made["K"]) // made["S"] + 1
-    return made
-
-
-def _simplest(value: SymbolicValue, strided: bool) -> SymbolicValue:
-    """The value, by its name where it is a number, or an extent of the output however it is written."""
-    text = value.text
-    if isinstance(value.tree, ast.Name | ast.Constant) or len(text) > expressions.LENGTH_MAX:
+def _folded(value: SymbolicValue) -> SymbolicValue:
+    """The value, as a number where no extent decides it."""
+    if isinstance(value.tree, ast.Constant) or not value.constant:
         return value
-    used = expressions.used_names(text)
-    samples = [_sample(names, strided) for names in _SAMPLES]
-    try:
-        values = [expressions.evaluate(text, sample) for sample in samples]
-    except ValueError:
-        return value
-    if not used:
-        return SymbolicValue(ast.Constant(values[0]), value.integer) if values[0] >= 0 else value
-    for name in ("H_out", "W_out"):
-        if values == [sample[name] for sample in samples]:
-            return SymbolicValue(extent(name).tree, value.integer)
+    with suppress(ValueError):
+        if (number := expressions.evaluate(value.text, {})) >= 0:
+            return SymbolicValue(ast.Constant(number), value.integer)
     return value

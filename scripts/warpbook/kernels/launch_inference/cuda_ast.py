@@ -75,6 +75,11 @@ def field(node: "Node", name: str) -> "Node | None":
     return node.child_by_field_name(name)
 
 
+def field_text(node: "Node | None", name: str) -> str:
+    """The text of the child of a name in the grammar; empty where there is none."""
+    return node_text(field(node, name)) if node else ""
+
+
 def node_text(node: "Node | None") -> str:
     """A node's text; empty for none."""
     return (node.text or b"").decode() if node else ""
@@ -95,7 +100,7 @@ def device_code(text: str) -> str:
         return text
     root = parse(text)
     of_device = _annotations(root)
-    made = blank(text, _host_nodes(root, of_device))
+    made = blank(text, _host_nodes(root, of_device, set()))
     # C++'s own namespace is there for who uses it, whatever was included.
     return re.sub(r"\busing\s+namespace\s+std\b", r"namespace std {} \g<0>", made)
 
@@ -114,13 +119,13 @@ def _annotations(root: "Node") -> set[str]:
     """What says that a declaration is the device's: CUDA's words, and macros made of them."""
     known = set(_DEVICE_WORDS)
     for node in walk(root):
-        if node.type == "preproc_def" and known & set(re.findall(r"\w+", node_text(field(node, "value")))):
-            known.add(node_text(field(node, "name")))
+        if node.type == "preproc_def" and known & set(re.findall(r"\w+", field_text(node, "value"))):
+            known.add(field_text(node, "name"))
     return known
 
 
-def _host_nodes(node: "Node", of_device: set[str]) -> Iterator["Node"]:
-    """Declarations of the host alone, the outermost of each."""
+def _host_nodes(node: "Node", of_device: set[str], of_host: set[str]) -> Iterator["Node"]:
+    """Declarations of the host alone, the outermost of each; `of_host` are the types that were found to be."""
     for each in node.children:
         inner = each
         while inner.type == "template_declaration":
@@ -132,14 +137,15 @@ def _host_nodes(node: "Node", of_device: set[str]) -> Iterator["Node"]:
             if not of_device & head and ("constexpr" not in head or _HOST_TYPES.search(node_text(inner))):
                 yield each  # what is constexpr may stand in a device's constants
         elif inner.type in ("declaration", "field_declaration"):
-            if _is_host_declaration(inner, of_device):
+            if _is_host_declaration(inner, of_device, of_host):
                 yield each
         elif inner.type in ("class_specifier", "struct_specifier", "type_definition", "alias_declaration"):
-            said = node_text(inner)
-            if _HOST_MEMBERS.search(said) and not of_device & set(re.findall(r"\w+", said)):
+            said, words = node_text(inner), set(re.findall(r"\w+", node_text(inner)))
+            if (_HOST_MEMBERS.search(said) or of_host & words) and not of_device & words:
+                of_host.add(field_text(inner, "name"))
                 yield each
             else:
-                yield from _host_nodes(inner, of_device)
+                yield from _host_nodes(inner, of_device, of_host)
         elif inner.type == "expression_statement" and _FRAMEWORK_MACROS.match(node_text(inner)):
             yield each
         elif inner.type == "template_instantiation":
@@ -148,7 +154,7 @@ def _host_nodes(node: "Node", of_device: set[str]) -> Iterator["Node"]:
         elif inner.type == "linkage_specification":
             body = field(inner, "body")
             alone = body is not None and body.type != "declaration_list"
-            hosts = list(_host_nodes(inner, of_device))
+            hosts = list(_host_nodes(inner, of_device, of_host))
             yield from [each] if alone and hosts else hosts
         elif inner.type == "using_declaration":
             if re.match(r"using\s+std\s*::", node_text(inner)):
@@ -157,7 +163,7 @@ def _host_nodes(node: "Node", of_device: set[str]) -> Iterator["Node"]:
             if "<<<" in node_text(inner):
                 yield each  # whoever launches by it is of the host
         elif inner.type not in ("compound_statement", "preproc_include"):
-            yield from _host_nodes(inner, of_device)
+            yield from _host_nodes(inner, of_device, of_host)
 
 
 def _head(function: "Node") -> set[str]:
@@ -167,13 +173,13 @@ def _head(function: "Node") -> set[str]:
     return set(re.findall(r"\w+", (function.text or b"")[:end].decode()))
 
 
-def _is_host_declaration(declaration: "Node", of_device: set[str]) -> bool:
+def _is_host_declaration(declaration: "Node", of_device: set[str], of_host: set[str]) -> bool:
     """Whether a declaration is of a host's function or variable; constants serve both."""
     text = node_text(declaration)
     said = set(re.findall(r"\w+", text))
     if of_device & said:
         return False
-    if _HOST_TYPES.search(text):
+    if _HOST_TYPES.search(text) or of_host & said:
         return True
     if declaration.type == "field_declaration":
         return False  # a structure's variable

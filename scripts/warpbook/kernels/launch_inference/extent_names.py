@@ -1,7 +1,7 @@
 """What authors of kernels call a problem's extents and arrays: `batch_size` is N, `d_input` is x."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from warpbook.common.expressions import used_names
 from warpbook.problems.problem import Problem
@@ -11,8 +11,13 @@ _OF_CUDNN = {"k": "M", "r": "K", "s": "K", "p": "H_out", "q": "W_out"}
 
 _FACTORS = {"alpha": 1.0, "scale": 1.0, "scaling": 1.0, "beta": 0.0}
 
-_OF_MATRIX = re.compile(r"(?:num|n)?([abc123])?(?:(rows?|height|h(?=.))|(?:cols?|columns?|width|w(?=.)))([abc123])?")
-"""Rows and columns of a matrix by its letter or its place: numARows, hA, cols_2."""
+_SIDES = {
+    **dict.fromkeys(("rows", "row", "height", "h", "y"), -2), **dict.fromkeys(("cols", "col", "columns", "width", "w", "x"), -1),
+}  # fmt: skip
+"""Words for rows and columns, and where a shape has them."""
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_NO_SIDE = {"num", "n", "size", "dim", "d", "of"}
+_OF_BATCH = re.compile(r"(?:num|n)?(?:b|bs|batch(?:es|size|count)?)")
 _PLACE = re.compile(
     r"^(?:(?:d|h|dev|device|gpu|g|cuda|host|ptr|p)_+)|(?:_+(?:d|h|dev|device|gpu|g|cuda|host|ptr|p|data))$"
 )
@@ -62,7 +67,7 @@ class HostNames:
         plain = _plain(name)
         if {"r", "s"} <= {_plain(each) for each in among} and plain in self._of_cudnn:
             return self._of_cudnn[plain]
-        if found := self._extent_of_matrix(plain):
+        if found := self._side(name):
             return found
         for each in (plain, re.sub(r"^(?:num|n)(?=\w{3})", "", plain)):
             known = list(dict.fromkeys(self._extents.get(each, ())))
@@ -76,14 +81,20 @@ class HostNames:
                 return exact if exact in known else known[0]
         return ""
 
-    def _extent_of_matrix(self, plain: str) -> str:
-        """The extent that rows or columns of one matrix of a product are; empty of other names."""
-        found = _OF_MATRIX.fullmatch(plain) if self.has_matrices and list(self.arrays) == ["a", "b", "c"] else None
-        if not found or bool(found[1]) == bool(found[3]):
-            return ""
-        which = found[1] or found[3]
-        array = self.arrays["123".find(which)] if which in "123" else which
-        return self.extent_at_place(array, 0 if found[2] else 1)
+    def _side(self, name: str) -> str:
+        """The extent that a name of a side tells: `numARows` and `hA` are rows of a, `input_size_x` columns of the input,
+        `stride_h` a stride; empty of other names."""
+        words = [word.lower() for word in _WORD.findall(name)]
+        for place, side in reversed(list(enumerate(words))):
+            of = [word for word in words[:place] + words[place + 1 :] if word not in _NO_SIDE]
+            if side not in _SIDES or len(of) != 1:
+                continue
+            array = self.arrays["123".find(of[0])] if of[0] in "123" else self.find_array(of[0])
+            if len(shape := self._shapes.get(array, ())) > 1:
+                return self.extent_at_place(array, len(shape) + _SIDES[side])
+            if unusual := [one for one in self._extents.get(of[0], ()) if one in self._usual]:
+                return unusual[0]
+        return ""
 
     def untold(self, names: Collection[str]) -> list[str]:
         """Extents of every case that none of these names tells, nor what follows from extents."""
@@ -121,9 +132,23 @@ class HostNames:
         """How many values an array has, as an expression; empty where it is none's."""
         return " * ".join(f"({text})" if " " in str(text) else str(text) for text in self._shapes.get(array, ()))
 
+    @property
+    def rewritten(self) -> str:
+        """The one input, where the output is as long: a kernel may get one pointer for both. Empty where there is none."""
+        alone = len(self.arrays) == 2 and self._shapes[self._first] == self._shapes[self.output]
+        return self._first if alone else ""
+
     def is_taken(self, name: str) -> bool:
         """Whether a name is an extent's or an array's in the problem itself."""
         return name in self._numbers or name in self._shapes
+
+    def is_further_batch(self, name: str, extents: Mapping[str, str]) -> bool:
+        """Whether a number's name is of a batch that the problem has not: of others' `extents` by their names, one has
+        the extent that it is taken for, or it is taken for none."""
+        if self.batch or not _OF_BATCH.fullmatch(_plain(name)):
+            return False
+        extent = extents.get(name, "")
+        return not extent or any(one == extent for other, one in extents.items() if other != name)
 
     def taken_number(self, name: str) -> float | None:
         """What a number is that the problem has none of, by its name: a product's factors alpha and beta are 1 and 0."""

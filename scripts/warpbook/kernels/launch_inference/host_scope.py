@@ -4,7 +4,8 @@ A variable that a loop or a condition changes is not known; nor is one that a ca
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from warpbook.kernels import sources
@@ -42,7 +43,7 @@ _NONE: Mapping[str, str] = {}
 _COUNT = re.compile(r"(\w+)(?:\.|->)(?:numel|size)\(\)")
 _OF_DEVICE = {
     "multiProcessorCount": 132, "maxThreadsPerBlock": 1024, "warpSize": 32, "maxThreadsPerMultiProcessor": 2048,
-    "sharedMemPerBlock": 49152, "cudaDevAttrMultiProcessorCount": 132, "cudaDevAttrMaxThreadsPerBlock": 1024,
+    "sharedMemPerBlock": 49152, "maxGridSize[0]": 2147483647, "maxGridSize[1]": 65535, "maxThreadsDim[0]": 1024, "cudaDevAttrMultiProcessorCount": 132, "cudaDevAttrMaxThreadsPerBlock": 1024,
 }  # fmt: skip
 """What a device says of itself, as an H100 does."""
 _ATTRIBUTE = re.compile(rf"cudaDeviceGetAttribute\(\s*&(\w+),\s*({'|'.join(_OF_DEVICE)})\b")
@@ -65,7 +66,7 @@ class Globals:
                     self._keep(node, _macro_value(node), parameters)
                 case "function_definition":
                     self._function(node)
-        scope = HostScope(self, {}, False, names)
+        scope = HostScope(self, {}, names)
         for node in _top_level_nodes(root):
             if node.type == "declaration" and {"const", "constexpr"} & set(cuda_ast.node_text(node).split()):
                 scope.declare(node)
@@ -76,13 +77,13 @@ class Globals:
 
     def _keep(self, node: "Node", body: "Node | None", parameters: tuple[str, ...]) -> None:
         if body is not None:
-            name = cuda_ast.node_text(cuda_ast.field(node, "name"))
+            name = cuda_ast.field_text(node, "name")
             self.known[name] = Function(parameters, body)
             self.lines[name] = cuda_ast.line(node)
 
     def _function(self, node: "Node") -> None:
         body, declared = cuda_ast.field(node, "body"), cuda_ast.field(node, "declarator")
-        kind = cuda_ast.node_text(cuda_ast.field(node, "type"))
+        kind = cuda_ast.field_text(node, "type")
         if body is None or declared is None:
             return
         statements = [each for each in body.named_children if each.type != "comment"]
@@ -90,29 +91,24 @@ class Globals:
             names = tuple(name for name, _ in function_parameters(node))
             integer = cpp.is_whole(kind) if cpp.is_whole(kind) or cpp.is_fraction(kind) else None  # a template's
             known = Function(names, statements[0].named_children[0], integer)
-            self.known[cuda_ast.node_text(cuda_ast.field(declared, "declarator"))] = known
+            self.known[cuda_ast.field_text(declared, "declarator")] = known
 
 
-def _condition(statement: "Node") -> str:
-    return cuda_ast.node_text(cuda_ast.field(statement, "condition"))
-
-
-def _bounded(statement: "Node") -> "tuple[str, Node] | None":
-    """The name that `if (blocks > 64) blocks = 64;` bounds, and what it is then: min(blocks, 64). None of other statements."""
-    text = "".join(sources.without_comments(cuda_ast.node_text(statement)).split())
-    found = re.fullmatch(r"if\((.+?)([<>])=?(.+?)\)\{?(\w+)=([^=;]+);\}?", text)
-    if not found:
-        return None
-    left, sign, right, name, bound = found.groups()
-    if {left, right} != {name, bound}:
-        return None
-    value = cpp.parse_expression(f"{'min' if (sign == '>') == (left == name) else 'max'}({name}, {bound})")
-    return (name, value.named_children[0]) if value is not None else None
+def _chosen(name: str, truth: SymbolicValue, first: Known, second: Known, line: int) -> Known:
+    """What a name stands for behind an `if`, of what either branch makes it."""
+    if first == second or truth.constant:
+        return second if truth.text == "0" else first
+    if isinstance(first, SymbolicValue) and isinstance(second, SymbolicValue):
+        return cpp.choose(truth, first, second)
+    if isinstance(first, Extents) and isinstance(second, Extents):
+        both = ([*each.values, *[cpp.number(1)] * 3][:3] for each in (first, second))
+        return Extents(tuple(cpp.choose(truth, *each) for each in zip(*both, strict=True)))
+    return UnreadableExpression(f"`{name}` is set under a condition", line)
 
 
 def _macro_value(node: "Node") -> "Node | None":
     """The expression that a macro stands for; None where it is none."""
-    return cpp.parse_expression(sources.without_comments(cuda_ast.node_text(cuda_ast.field(node, "value"))))
+    return cpp.parse_expression(sources.without_comments(cuda_ast.field_text(node, "value")))
 
 
 def _top_level_nodes(root: "Node") -> "list[Node]":
@@ -134,12 +130,7 @@ class HostScope:
     """
 
     def __init__(
-        self,
-        outside: Globals,
-        taken: Mapping[str, str],
-        strided: bool,
-        names: HostNames,
-        tensors: Mapping[str, str] = _NONE,
+        self, outside: Globals, taken: Mapping[str, str], names: HostNames, tensors: Mapping[str, str] = _NONE
     ):
         self.names = names
         self.known: dict[str, Known] = {}
@@ -150,11 +141,14 @@ class HostScope:
         self._taken = taken
         self._claimed: set[str] = set()
         self._parameters: set[str] = set()
+        self._pointers: set[str] = set()
         self.loops: dict[int, tuple[str, str]] = {}
         """The loops around a launch that count from 0, by where they stand: the number's name, and how many turns."""
+        self.renamed: set[str] = set()
+        """Names whose numbers go by an extent's name here, or are none's."""
         self.is_first_pass = False
         """Whether the first pass alone of loops around a launch is read."""
-        self.reader = cpp.ExpressionReader(self.look_up, strided)
+        self.reader = cpp.ExpressionReader(self.look_up)
         for name, extent in taken.items():
             if name in outside.known:
                 self._take(name, extent, outside.lines.get(name, 0))
@@ -189,7 +183,7 @@ class HostScope:
         return self._tensors.get(name) or self.names.find_array(name)
 
     def _take(self, name: str, extent: str, line: int) -> None:
-        self.known[name] = cpp.extent(extent)
+        self.known[name] = cpp.symbolic(extent)
         self.notes.setdefault(name, f"{name} (line {line})" + (f" for {extent}" if name != extent else ""))
 
     def parameter(self, name: str, declaration: "Node", among: list[str]) -> None:
@@ -243,8 +237,6 @@ class HostScope:
 
     def _counted_loop(self, loop: "Node") -> tuple[str, str, str] | None:
         """(variable, the name that it gets in facts, turns) of `for (int n = 0; n < N; n++)`; None for other loops."""
-        if loop.type != "for_statement":
-            return None
         head = "".join(cuda_ast.node_text(loop).partition("{")[0].split())
         found = re.match(
             r"for\((?:int|size_t|unsigned|unsignedint|auto|long|int64_t|uint32_t)?(\w+)=0;\1<(?!=).*;(?:\+\+\1|\1\+\+|\1\+=1)\)",
@@ -264,14 +256,15 @@ class HostScope:
     def _statement(self, statement: "Node") -> None:
         if statement.type == "declaration":
             self.declare(statement)
-        elif statement.type == "if_statement" and (bounded := _bounded(statement)):
-            self._bind(*bounded, cuda_ast.line(statement))
-        elif statement.type == "if_statement" and _COMMAND_LINE.search(_condition(statement)):
-            before = {name: value for name, value in self.known.items() if isinstance(value, SymbolicValue)}
+        elif statement.type == "if_statement" and self._branches(statement):
+            return
+        elif statement.type == "if_statement" and _COMMAND_LINE.search(cuda_ast.field_text(statement, "condition")):
+            before = dict(self.known)
             self._forget(statement, "under a condition")
-            for name in [name for name, value in before.items() if self.known[name] is not value]:
-                self.known[name] = before[name]
-                self.notes[name] = f"{name} for {before[name].text}, as without words on the command line"
+            for name, value in before.items():
+                if isinstance(value, SymbolicValue) and self.known[name] is not value:
+                    self.known[name] = value
+                    self.notes[name] = f"{name} for {value.text}, as without words on the command line"
         elif statement.type in _FLOW:
             self._forget(statement, "in a loop" if statement.type in LOOPS else "under a condition")
         elif statement.type == "compound_statement":
@@ -280,38 +273,66 @@ class HostScope:
             made = statement.named_children[0] if statement.named_children else None
             if made is not None and made.type == "assignment_expression":
                 self._assign(made)
+            elif made is not None and made.type == "update_expression":
+                counted, sign = cuda_ast.field(made, "argument"), cuda_ast.field_text(made, "operator")
+                self._change(cuda_ast.node_text(counted), sign, "1", cuda_ast.line(made))
             elif asked := _ATTRIBUTE.search(cuda_ast.node_text(statement)):
                 variable, attribute = asked.groups()
                 self._suppose(variable, _OF_DEVICE[attribute], ", as an H100 has")
             elif asked := _OCCUPANCY.search(cuda_ast.node_text(statement)):
-                blocks, least, threads = asked.groups()
-                if blocks:
-                    self._suppose(blocks, _BLOCKS)
-                else:
-                    self._suppose(least, _BLOCKS * _OF_DEVICE["multiProcessorCount"])
-                    self._suppose(threads, THREADS)
+                numbers = (_BLOCKS, _BLOCKS * _OF_DEVICE["multiProcessorCount"], THREADS)
+                for variable, number in zip(asked.groups(""), numbers, strict=True):
+                    if variable:
+                        self._suppose(variable, number)
             else:
                 self._forget(statement, "by a call")
+
+    def _branches(self, statement: "Node") -> bool:
+        """Read what either branch of an `if` sets, each name the one value or the other by the condition; false where
+        that is not known."""
+        before, made, own, taken = self.known, [], set(), self._taken
+        self._taken = _NONE  # a number that a condition sets is meant
+        for branch in ("consequence", "alternative"):
+            self.known = dict(before)
+            body = cuda_ast.field(statement, branch)
+            inner = [body] if body else []
+            while len(inner) == 1 and inner[0].type in ("compound_statement", "else_clause"):
+                inner = inner[0].named_children
+            for each in inner:
+                self._statement(each)
+                own |= {declared_name(one) for one in each.children_by_field_name("declarator")}
+            made.append(self.known)
+        self.known, self._taken = before, taken
+        changed = [name for name in before.keys() - own if made[0][name] != made[1][name]]
+        condition = cuda_ast.field(statement, "condition")
+        value = cuda_ast.field(condition, "value") if condition and changed else None
+        try:
+            truth = self.reader.truth(value) if value else cpp.number(1)
+        except UnreadableExpression:
+            return False
+        for name in before.keys() - own:
+            before[name] = _chosen(name, truth, made[0][name], made[1][name], cuda_ast.line(statement))
+        return True
 
     def enumerate(self, node: "Node") -> None:
         """Names of an enumeration, those with a value."""
         for each in cuda_ast.walk(node):
             value = cuda_ast.field(each, "value") if each.type == "enumerator" else None
             if value is not None:
-                self._bind(cuda_ast.node_text(cuda_ast.field(each, "name")), value, cuda_ast.line(each))
+                self._bind(cuda_ast.field_text(each, "name"), value, cuda_ast.line(each))
 
     def declare(self, node: "Node") -> None:
         """A declaration of variables."""
-        kind = cuda_ast.node_text(cuda_ast.field(node, "type"))
+        kind = cuda_ast.field_text(node, "type")
         for declarator in node.children_by_field_name("declarator"):
             name, line = declared_name(declarator), cuda_ast.line(declarator)
             value = cuda_ast.field(declarator, "value")
             inner = cuda_ast.field(declarator, "declarator")
             self.lines[name] = line
             if kind == "dim3":
-                self._dim3(name, declarator, value, line)
-            elif "pointer_declarator" in (declarator.type, inner.type if inner else ""):
-                continue
+                self._keep(name, partial(self._dim3, declarator, value, line))
+            elif {"pointer_declarator", "array_declarator"} & {declarator.type, inner.type if inner else ""}:
+                self._pointers.add(name)
             elif value is None:
                 self.known[name] = UnreadableExpression(f"`{name}` is given no value before the launch", line)
                 if name in self._taken:
@@ -321,27 +342,18 @@ class HostScope:
                     value = value.named_children[0]
                 self._bind(name, value, line, kind)
 
-    def _dim3(self, name: str, declarator: "Node", value: "Node | None", line: int) -> None:
-        try:
-            if declarator.type == "function_declarator":
-                # `dim3 grid(M, N);` is a prototype to the parser, and to C++ where these are types.
-                text = cuda_ast.node_text(cuda_ast.field(declarator, "parameters"))
-                made = Extents(tuple(self.reader.whole(each, line) for each in cpp.parse_arguments(text)))
-            elif value is None:
-                made = Extents(())
-            elif value.type == "argument_list":
-                made = Extents(
-                    tuple(self.reader.whole(each) for each in value.named_children if each.type != "comment")
-                )
-            else:
-                made = self.reader.extents(value)
-            self.known[name] = made
-        except UnreadableExpression as reason:
-            self.known[name] = reason
+    def _dim3(self, declarator: "Node", value: "Node | None", line: int) -> Extents:
+        if declarator.type != "function_declarator":
+            return self.reader.extents(value) if value is not None else Extents(())
+        # `dim3 grid(M, N);` is a prototype to the parser, and to C++ where these are types.
+        text = cuda_ast.field_text(declarator, "parameters")
+        return Extents(tuple(self.reader.whole(each, line) for each in cpp.parse_arguments(text)))
 
     def _bind(self, name: str, value: "Node", line: int, kind: str = "int") -> None:
         self.lines[name] = line
         self.notes.pop(name, None)
+        if "sizeof" in cuda_ast.node_text(value):
+            self.renamed.add(name)  # a number of bytes is no extent, whatever its name
         if shape := _OF_SHAPE.fullmatch("".join(cuda_ast.node_text(value).split())):
             array, place = self._find_array(shape[1]), int(shape[2])
             if self.names.is_at_other_place(name, array, place):
@@ -352,7 +364,7 @@ class HostScope:
             if kind == "auto" and cuda_ast.node_text(value).startswith("dim3"):
                 self.known[name] = self.reader.extents(value)
                 return
-            made = self.reader.value(value)
+            made = self.reader.value(value, line)
             if kind != "auto" and not cpp.is_fraction(kind):
                 made = made.as_integer()
             elif cpp.is_fraction(kind):
@@ -368,33 +380,42 @@ class HostScope:
             return
         if usual:
             self._take(name, self._taken[name], line)
+            self.renamed |= set(re.findall(r"\w+", cuda_ast.node_text(value)))
 
     def _assign(self, node: "Node") -> None:
         left, right = cuda_ast.field(node, "left"), cuda_ast.field(node, "right")
-        sign = cuda_ast.node_text(cuda_ast.field(node, "operator")) or "="
-        if left is None or right is None:
+        sign = cuda_ast.field_text(node, "operator") or "="
+        if left is None or right is None or cuda_ast.node_text(left) in self._pointers:
             return
         base = left.named_children[0] if left.type == "field_expression" else left
         name, line = cuda_ast.node_text(base), cuda_ast.line(node)
+        known = self.known.get(name)
         if sign != "=":
-            self.known[name] = UnreadableExpression(f"`{name}` is changed by `{sign}`", line)
+            self._change(name, sign, cuda_ast.node_text(right), line)
         elif left.type == "field_expression":
-            known, place = self.known.get(name), "xyz".find(cuda_ast.node_text(cuda_ast.field(left, "field")))
+            place = "xyz".find(cuda_ast.field_text(left, "field"))
             if isinstance(known, Extents) and place >= 0:
                 values = [*known.values, *[cpp.number(1)] * 3][:3]
-                try:
-                    values[place] = self.reader.whole(right)
-                    self.known[name] = Extents(tuple(values))
-                except UnreadableExpression as reason:
-                    self.known[name] = reason
+                self._keep(name, lambda: Extents((*values[:place], self.reader.whole(right), *values[place + 1 :])))
+        elif isinstance(known, Extents) or cuda_ast.node_text(right).startswith("dim3"):
+            self._keep(name, lambda: self.reader.extents(right))
         elif left.type == "identifier":
-            if isinstance(self.known.get(name), Extents) or cuda_ast.node_text(right).startswith("dim3"):
-                try:
-                    self.known[name] = self.reader.extents(right)
-                except UnreadableExpression as reason:
-                    self.known[name] = reason
-            else:
-                self._bind(name, right, line)
+            self._bind(name, right, line)
+
+    def _keep(self, name: str, read: Callable[[], Known]) -> None:
+        """What a name stands for from here on, or why that is not known."""
+        try:
+            self.known[name] = read()
+        except UnreadableExpression as reason:
+            self.known[name] = reason
+
+    def _change(self, name: str, sign: str, by: str, line: int) -> None:
+        """`name += by`, or `name++`."""
+        value = cpp.parse_expression(f"{name} {sign[0]} ({by})")
+        if value is not None and isinstance(self.known.get(name), SymbolicValue):
+            self._bind(name, value, line)
+        else:
+            self.known[name] = UnreadableExpression(f"`{name}` is changed by `{sign}`", line)
 
     def _forget(self, statement: "Node", where: str) -> None:
         """Every name that a statement may change is not known behind it, nor in it."""

@@ -36,7 +36,7 @@ def sum_of_blocks(facts: dict[str, Any], output: str, value_bytes: int = 4) -> d
     """The facts of a launch that leaves a value of each block, as steps that end with the sum of these."""
     step = {key: facts[key] for key in LAUNCH_KEYS if key in facts}
     step["arguments"] = [_PARTIAL if argument == output else argument for argument in facts["arguments"]]
-    blocks = " * ".join(f"({extent})" for extent in facts["grid"])
+    blocks = " * ".join(f"({extent})" for extent in facts["grid"] if extent != 1) or "1"
     rest = {key: value for key, value in facts.items() if key not in LAUNCH_KEYS}
     return {"scratch": {_PARTIAL: f"{value_bytes} * {blocks}"}, "steps": [step, {"sum": _PARTIAL}], **rest}
 

@@ -6,28 +6,26 @@ line, and the facts to write instead, as far as they were understood.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from warpbook.kernels import ece408, launches, sources
-from warpbook.kernels.launch_inference import cuda_ast, launch_rewriting, launch_sites
+from warpbook.kernels import ece408, sources
+from warpbook.kernels.launch_inference import cuda_ast, launch_rewriting, launch_sites, preprocessor
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.host_scope import Globals
 from warpbook.kernels.launch_inference.inferred_facts import (
     UNKNOWN,
     InferredLaunch,
     UnreadableLaunch,
-    sum_of_blocks,
+    yaml_line,
     yaml_lines,
 )
 from warpbook.kernels.launch_inference.launch_sequence import LaunchSequence
 from warpbook.kernels.launch_inference.launch_sites import (
     find_launches,
     function_parameters,
-    is_pointer,
     kernel_definitions,
-    sets_value_of_each_block,
     template_parameters,
     unqualified,
 )
@@ -37,6 +35,9 @@ from warpbook.problems.problem import Problem
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+
+_IN_A_ROW_MAX = 6
+"""So many kernels compute one result; more are a program's that computes others too."""
 
 
 def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None = None) -> InferredLaunch | None:
@@ -55,9 +56,6 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
         raise UnreadableLaunch("its launch stands in a macro or in what could not be parsed")
     named = list(dict.fromkeys(launch.kernel for launch in found))
     several = [wanted] if isinstance(wanted, str) and wanted else list(wanted)
-    for each in several:
-        if not any(unqualified(each) == launch.plain for launch in found):
-            raise UnreadableLaunch(f"{each} is launched nowhere; launched are {', '.join(named)}")
     chosen = [launch for launch in found if not several or launch.plain in map(unqualified, several)]
     for launch in chosen:
         if launch.plain not in kernels:
@@ -87,7 +85,11 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
         return LaunchSequence(together[0]).infer()
     sequences = [group for group in groups.values() if len(group) > 1 and LaunchSequence(group).hands_on()]
     if sequences and len(groups) == 1:
-        return LaunchSequence(sequences[0]).infer()
+        try:
+            return LaunchSequence(sequences[0]).infer()
+        except UnreadableLaunch:
+            if len(sequences[0]) <= _IN_A_ROW_MAX or not any(one.has_all_arrays for one in sequences[0]):
+                raise
     if not groups:
         raise UnreadableLaunch(f"{' and '.join(several)} is launched nowhere; launched are {', '.join(named)}")
     if len({one.kernel for group in groups.values() for one in group}) > 1:
@@ -126,9 +128,11 @@ def _which(groups: "list[list[LaunchInference]]") -> str:
     answers: list[str] = []
     for group in groups:
         kernels = list(dict.fromkeys(one.kernel for one in group))
+        alone = [one for one in group if one.has_all_arrays]
         in_a_row = len(kernels) > 1 and not all(one.is_complete for one in group)
-        answers += [yaml_lines({"kernel": kernels})] if in_a_row else []
-        answers += [yaml_lines({"kernel": one.kernel}) for one in group if one.is_complete or not in_a_row]
+        if in_a_row and (not alone or len(kernels) <= _IN_A_ROW_MAX):
+            answers.append(yaml_lines({"kernel": kernels}))
+        answers += [yaml_lines({"kernel": one.kernel}) for one in (alone if in_a_row else group)]
     listed = " or ".join(f"`{answer}`" for answer in dict.fromkeys(answers))
     return f"several kernels are launched: {lines}; say which: {listed}"
 
@@ -156,71 +160,63 @@ def missing_launch(stem: str, code: str, of: Problem, kernel: str = "") -> str:
                 else ""
             )
         )
-    facts = _draft(kernel or plain, kernels[plain], HostNames(of))
-    name = facts.get("kernel") or facts["steps"][0]["kernel"]
+    facts = _draft(kernel or plain, kernels[plain], code, HostNames(of))
+    name = facts.get("kernel") or next(step["kernel"] for step in facts["steps"] if "kernel" in step)
     return f"nothing says how {name} is launched; say it in {stem}.yaml:\n{yaml_lines(facts)}"
 
 
-def _draft(kernel: str, definition: "Node", names: HostNames) -> dict[str, Any]:
-    """The facts of a kernel's launch as far as its parameters' names tell."""
-    parameters = function_parameters(definition)
-    among = [name for name, _ in parameters]
-
-    def argument(name: str, declaration: "Node") -> str | float:
-        if (factor := names.taken_number(name)) is not None:
-            return factor
-        return (names.find_array(name) if is_pointer(declaration) else names.find_extent(name, among)) or UNKNOWN
-
-    arguments = [argument(name, declaration) for name, declaration in parameters]
-    given = [name for name in arguments if name in names.base]
-    limits: dict[str, Any] = {}
-    if len(names.base) > 1 and len(given) == 1 and names.has_matrices:
-        # One number: the length of the one row, or the side of square matrices.
-        whole = len(names.base) == 2
-        arguments = [names.base[-1] if whole and argument in names.base else argument for argument in arguments]
-        limits = {names.base[0]: {"is": 1}} if whole else {"equal": names.base}
-    pointers = [place for place, (_, declaration) in enumerate(parameters) if is_pointer(declaration)]
-    written = [place for place in pointers if "const" not in cuda_ast.node_text(parameters[place][1]).split()]
-    if len(written) == 1 and arguments[written[0]] == UNKNOWN:
-        arguments = [launches.ZEROS if argument == names.output else argument for argument in arguments]
-        arguments[written[0]] = names.output
-    required = 0 if "<" in kernel else len(template_parameters(definition, with_default=False))
-    template = f"<{', '.join([UNKNOWN] * required)}>" if required else ""
-    facts: dict[str, Any] = {
-        "kernel": kernel + template,
-        "arguments": arguments,
-        "threads": [UNKNOWN],
-        "grid": [UNKNOWN],
-    }
-    # A factor 0 of what the output held before: a NaN there would stay one.
-    if any(names.taken_number(name) == 0 for name in among):
-        facts["clear"] = [names.output]
-    facts |= {"limits": limits} if limits else {}
-    result = next((name for (name, _), given in zip(parameters, arguments, strict=True) if given == names.output), "")
-    if names.count_of_array(names.output) == "1" and sets_value_of_each_block(definition, result):
-        return sum_of_blocks(facts, names.output)
+def _draft(kernel: str, definition: "Node", code: str, names: HostNames) -> dict[str, Any]:
+    """The facts of a kernel's launch as far as a host tells that calls everything as the kernel does."""
+    declared = cuda_ast.field(definition, "declarator")
+    listed = cuda_ast.field_text(declared, "parameters") if declared else "()"
+    required = [] if "<" in kernel else template_parameters(definition, with_default=False)
+    given = ", ".join(name for name, _ in function_parameters(definition))
+    root = cuda_ast.parse(f"{code}\nvoid launched_by{listed} {{ {kernel}<<<nobody_says, nobody_says>>>({given}); }}\n")
+    launch = list(find_launches(root))[-1]
+    made = LaunchInference(launch, kernel_definitions(root)[unqualified(kernel)], Globals(root, names), root, names)
+    try:
+        facts = made.infer().facts
+    except UnreadableLaunch as unread:
+        facts = unread.facts
+    template = f"<{', '.join([UNKNOWN] * len(required))}>" if required else ""
+    for step in facts.get("steps", [facts]):
+        if step.get("kernel"):
+            step["kernel"] = kernel + template
     return facts
 
 
 def read_file(
-    path: Path, code: str, wanted: "str | Sequence[str]", names: HostNames, included: Sequence[Path] = ()
+    path: Path,
+    code: str,
+    wanted: "str | Sequence[str]",
+    names: HostNames,
+    included: Sequence[Path],
+    defined: Mapping[str, object],
 ) -> InferredLaunch | None:
-    """How a file, with what it includes of its own, launches its own kernel; None where it launches none. Raises
-    ValueError with what to write instead."""
+    """How a file, with what it includes of its own and the macros that are `defined`, launches its own kernel; None where
+    it launches none. Raises ValueError with what to write instead."""
     if ece408.interface(code):
         return None
     try:
+        own = sources.read_text(path)
+        text = preprocessor.active("\n".join([*map(sources.read_text, included), own]), defined)
         # What it includes stands behind it, so that its lines keep their numbers.
-        texts = [sources.read_text(each) for each in (path, *included)]
-        return read("\n".join(texts), wanted, names)
+        made = "\n".join(f"#define {name} {value}" for name, value in defined.items())
+        return read(f"{text[len(text) - len(own) :]}\n{text[: len(text) - len(own)]}\n{made}", wanted, names)
     except UnreadableLaunch as unread:
         kernels = kernel_definitions(cuda_ast.parse(code))
         asked = wanted if isinstance(wanted, str) else ""
         one = unqualified(asked) if asked else next(iter(kernels), "")
         facts = unread.facts
         if not facts and one in kernels and (asked or len(kernels) == 1):
-            facts = _draft(asked or one, kernels[one], names)
-        instead = f"; say it in {path.stem}.yaml:\n{yaml_lines(facts)}" if facts else ""
+            facts = _draft(asked or one, kernels[one], code, names)
+        macros = dict.fromkeys(re.findall(r"`([A-Z][A-Z\d_]+)` is no extent", str(unread)), UNKNOWN)
+        told = f"; what the compiler is told, say by `constants: {yaml_line(macros)}`" if macros else ""
+        instead = (
+            f"{told}{',' if str(unread).endswith('for them') else ';'} say it in {path.stem}.yaml:\n{yaml_lines(facts)}"
+            if facts
+            else told
+        )
         raise ValueError(f"{unread}{instead}") from None
     except ImportError:
         remedy = f"install tree-sitter and tree-sitter-cuda, or say in {path.stem}.yaml how its kernel is called"

@@ -44,24 +44,19 @@ class LaunchSequence:
         steps: list[dict[str, Any]] = []
         done: set[int] = set()
         for part in self._parts:
-            for place, name in part.fills():
+            for place, name, value in part.fills():
                 if place not in done and arrays.get(name) in {self._names.output, *scratch}:
-                    steps.append({"clear": arrays[name]})
+                    filled = value and arrays[name] in scratch
+                    steps.append({"fill": {arrays[name]: value}} if filled else {"clear": arrays[name]})
                 done.add(place)
-            given = {
-                place: launches.NULL
-                if part.is_null(place)
-                else arrays.get(part.pointers[place][0], UNKNOWN) + part.offset(place)
-                for place in part.pointer_places
-            }
+            given: dict[int, str] = {}
             for place in part.pointer_places:
                 name = arrays.get(part.pointers[place][0], "")
                 if name in self._known:
                     part.check_type(place, name)
-            for place in given:
+                text = launches.NULL if part.is_null(place) else (name or UNKNOWN) + part.offset(place)
                 result = part is self._parts[-1] and not part.only_reads(place)
-                if before and given[place] == self._names.output and not result:
-                    given[place] = before
+                given[place] = before if before and text == self._names.output and not result else text
             steps.append(part.facts(given))
         if reasons := list(dict.fromkeys(reason for part in self._parts for reason in part.reasons())):
             raise UnreadableLaunch(f"{'; '.join(reasons)} (launches of {lines})")
@@ -72,12 +67,9 @@ class LaunchSequence:
         for part, step in zip(self._parts, (step for step in steps if "kernel" in step), strict=True):
             limits |= part.limits(step, facts)
         facts |= {"limits": limits} if limits else {}
-        try:
-            self._parts[0].require_extents({**facts, **limits})
-        except UnreadableLaunch:
-            if (flat := self._flat()) is None:
-                raise
+        if self._parts[0].untold({**facts, **limits}) and (flat := self._flat()):
             return flat
+        self._parts[0].require_extents({**facts, **limits})
         return InferredLaunch(facts, self._parts[0].line, tuple(notes.values()))
 
     def _flat(self) -> InferredLaunch | None:

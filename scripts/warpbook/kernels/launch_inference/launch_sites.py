@@ -4,11 +4,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from warpbook.kernels import sources
 from warpbook.kernels.launch_inference import cuda_ast
-from warpbook.problems.problem import Dtype, element_type
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -49,62 +48,6 @@ def kernel_names(code: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, map(_kernel_name, plain))))
 
 
-UNTYPED = ("void", "auto", "")
-"""Types of parameters that do not tell what a pointer points to."""
-
-
-class Parameter(NamedTuple):
-    """A kernel's parameter: its name, its type as the source writes it, whether it is a pointer."""
-
-    name: str
-    kind: str
-    pointer: bool
-    constant: bool
-
-    @property
-    def number(self) -> str:
-        """What a number is passed as: f, a float; d, a double; i, an int; l, a whole number of other size, or of a type
-        that the source does not tell."""
-        words = set(self.kind.replace("const", "").split())
-        if words in ({"float"}, {"double"}):
-            return "f" if "float" in words else "d"
-        return "i" if words and words <= {"int", "unsigned", "signed", "int32_t", "uint32_t"} else "l"
-
-    @property
-    def range(self) -> tuple[int, int]:
-        """The whole numbers that it holds, from the first and before the last."""
-        if re.search(r"long|size_t|64|float|double", self.kind):
-            return -(2**63), 2**63
-        return (0, 2**32) if re.search(r"\bu", self.kind) else (-(2**31), 2**31)
-
-
-@cache
-def kernel_parameters(code: str, kernel: str) -> tuple[Parameter, ...]:
-    """The parameters of a kernel of CUDA C++, by its name in the source; none where no such kernel is to be read."""
-    if unqualified(kernel) not in code:
-        return ()
-    found = kernel_definitions(cuda_ast.parse(code)).get(unqualified(kernel))
-    if found is None:
-        return ()
-    given = [text.strip() for text in kernel.partition("<")[2].removesuffix(">").split(",")]
-    types = dict(zip(template_parameters(found), given, strict=False))
-
-    def type_of(declared: "Node") -> str:
-        written = cuda_ast.node_text(cuda_ast.field(declared, "type"))
-        untold = written in template_parameters(found)
-        return types.get(written) or ("" if untold else without_alias(written, code))
-
-    return tuple(
-        Parameter(
-            name,
-            type_of(declared),
-            is_pointer(declared),
-            "const" in cuda_ast.node_text(declared).partition("*")[0].split(),
-        )
-        for name, declared in function_parameters(found)
-    )
-
-
 def template_parameters(kernel: "Node", with_default: bool = True) -> list[str]:
     """Names of what a kernel's template takes, types and numbers; none of what is no template. Without those
     `with_default`, what has to be given."""
@@ -125,19 +68,6 @@ def without_alias(kind: str, code: str) -> str:
     return next(filter(None, found.groups())) if found else kind
 
 
-@cache
-def tests_pointer(code: str, kernel: str, place: int) -> bool:
-    """Whether a kernel asks if the pointer that it gets at a place is there before it reads it; so of one that cannot be
-    read, since whoever wrote of it knows."""
-    found = kernel_definitions(cuda_ast.parse(code)).get(unqualified(kernel))
-    names = [name for name, _ in function_parameters(found)] if found else []
-    if not found or place >= len(names):
-        return True
-    body, name = cuda_ast.node_text(cuda_ast.field(found, "body")), re.escape(names[place])
-    alone = rf"(?:\(|&&|\|\||!)\s*{name}\s*(?:\)|&&|\|\|)"
-    return bool(re.search(rf"{alone}|\b{name}\s*(?:[!=]=|\?)", body))
-
-
 def unqualified(kernel: str) -> str:
     """A kernel's name without namespaces and what a template is given."""
     return kernel.partition("<")[0].rpartition("::")[2]
@@ -145,20 +75,14 @@ def unqualified(kernel: str) -> str:
 
 def parameter_names(code: str) -> dict[str, list[str]]:
     """The names of each kernel's parameters, by the kernel's name."""
-    names = {}
-    for kernel, definition in kernel_definitions(cuda_ast.parse(code)).items():
-        declarator = cuda_ast.field(definition, "declarator")
-        parameters = cuda_ast.field(declarator, "parameters") if declarator else None
-        declared = parameters.named_children if parameters else []
-        identifiers = ([one for one in cuda_ast.walk(each) if one.type == "identifier"] for each in declared)
-        names[kernel] = [cuda_ast.node_text(found[0]) if found else "" for found in identifiers]
-    return names
+    kernels = kernel_definitions(cuda_ast.parse(code))
+    return {kernel: [name for name, _ in function_parameters(found)] for kernel, found in kernels.items()}
 
 
 def defines_kernels_by_macro(code: str) -> bool:
     """Whether a macro of CUDA C++ defines kernels, whose names are then not to be read."""
     macros = (node for node in cuda_ast.walk(cuda_ast.parse(code)) if node.type in _MACROS)
-    return any("__global__" in cuda_ast.node_text(cuda_ast.field(node, "value")) for node in macros)
+    return any("__global__" in cuda_ast.field_text(node, "value") for node in macros)
 
 
 def _kernel_name(node: "Node") -> str:
@@ -166,7 +90,7 @@ def _kernel_name(node: "Node") -> str:
     if node.type != "function_definition" or "__global__" not in cuda_ast.node_text(node).partition("{")[0]:
         return ""
     declared = cuda_ast.field(node, "declarator")
-    return cuda_ast.node_text(cuda_ast.field(declared, "declarator")) if declared else ""
+    return cuda_ast.field_text(declared, "declarator") if declared else ""
 
 
 def function_parameters(function: "Node") -> "list[tuple[str, Node]]":
@@ -207,13 +131,6 @@ def constant_array(node: "Node") -> str:
     return cuda_ast.node_text(next(names, None))
 
 
-def constant_type(code: str, variable: str) -> Dtype | None:
-    """The type of the values of an array in constant memory; None where the source does not tell."""
-    name = re.escape(variable.rpartition("::")[2])
-    found = re.search(rf"__constant__\s+([\w ]+?)\s+{name}\s*\[", sources.without_comments(code))
-    return element_type(without_alias(found[1], code)) if found else None
-
-
 def find_launches(root: "Node") -> Iterator[LaunchSite]:
     """Every launch, one of each kernel where it is through a pointer that the file sets to several."""
     defined = kernel_definitions(root)
@@ -240,14 +157,23 @@ def _pointed_kernels(
         right = cuda_ast.field(node, "right" if node.type == "assignment_expression" else "value")
         if right is not None and declared_name(left) == name:
             given.append((cuda_ast.node_text(right), function))
+    macros = (node for node in cuda_ast.walk(root) if node.type == "preproc_def")
+    named = [node for node in macros if cuda_ast.field_text(node, "name") == name]
+    given += [(cuda_ast.field_text(node, "value"), function) for node in named]
     names = [parameter for parameter, _ in function_parameters(function)]
     if name in names:
-        own = declared_name(cuda_ast.field(function, "declarator"))
+        declared = cuda_ast.field(function, "declarator")
+        own = unqualified(cuda_ast.field_text(declared, "declarator")) if declared else ""
         for call in cuda_ast.walk(root):
-            called = cuda_ast.node_text(cuda_ast.field(call, "function")) if call.type == "call_expression" else ""
+            called = cuda_ast.field_text(call, "function") if call.type == "call_expression" else ""
             listed = cuda_ast.field(call, "arguments")
             around = cuda_ast.enclosing(call, "function_definition")
-            if unqualified(called) == own and listed and around and len(listed.named_children) > names.index(name):
+            if (
+                re.split(r"\.|->", unqualified(called))[-1] == own
+                and listed
+                and around
+                and len(listed.named_children) > names.index(name)
+            ):
                 given.append((cuda_ast.node_text(listed.named_children[names.index(name)]), around))
     found: list[str] = []
     for text, around in given:
@@ -265,7 +191,7 @@ def _written_launches(root: "Node") -> Iterator[LaunchSite]:
         listed = cuda_ast.field(node, "arguments")
         if function is not None and listed is not None:
             arguments = [each for each in listed.named_children if each.type != "comment"]
-            written = "".join(cuda_ast.node_text(cuda_ast.field(node, "function")).split()).replace(",", ", ")
+            written = "".join(cuda_ast.field_text(node, "function").split()).replace(",", ", ")
             configuration = [each for each in config.named_children if each.type != "comment"]
             yield LaunchSite(node, configuration, _qualified_name(written, root), function, arguments)
 
@@ -280,7 +206,7 @@ def _qualified_name(kernel: str, root: "Node") -> str:
 
 def sets_value_of_each_block(kernel: "Node", pointer: str) -> bool:
     """Whether a kernel sets one value of a pointer's for each block."""
-    body = cuda_ast.node_text(cuda_ast.field(kernel, "body"))
+    body = cuda_ast.field_text(kernel, "body")
     return bool(re.search(rf"\b{pointer}\s*\[\s*(?:blockIdx\.x|bid|block_?[iI]dx?)\s*\]\s*=[^=]", body))
 
 

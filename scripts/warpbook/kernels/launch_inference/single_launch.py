@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,6 @@ from warpbook.kernels.launch_inference.inferred_facts import (
     UnreadableLaunch,
     fact_value,
     sum_of_blocks,
-    yaml_line,
 )
 from warpbook.kernels.launch_inference.launch_sites import (
     LaunchSite,
@@ -39,25 +39,31 @@ from warpbook.problems.problem import C_TYPES, element_type
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_MADE = re.compile(r"(?:torch|at)::(?:empty|zeros|ones)")
+_MADE = re.compile(r"(?:torch|at)::(?:empty|zeros|ones|full)(?:_like)?")
 _SCALARS = ("scalar_t", "T", "DType", "dtype")
 _CASTS = ("reinterpret_cast<", "static_cast<", "const_cast<")
 _ALLOCATIONS = ("cudaMalloc", "cudaMallocManaged", "cudaMallocAsync")
-_FILL = re.compile(r"(?:cudaMemset|cudaMemsetAsync|cudaMemcpy|cudaMemcpyAsync)\((?:\(void\*+\))?&?(\w+),")
+_FILL = re.compile(r"(?:cudaMemset|cudaMemsetAsync|cudaMemcpy|cudaMemcpyAsync)\((?:\(void\*+\))?&?(\w+),&?(\w*)")
+FLOAT_MIN = -3.4028234663852886e38
+_LEAST = re.compile(
+    r"-\s*\(?(?:std::numeric_limits<\w+>::)?(?:FLT_MAX|DBL_MAX|INFINITY|HUGE_VALF?|max\(\)|infinity\(\))"
+)
+"""A number that every other one exceeds, as a maximum begins with."""
 _STORES = re.compile(r"atomic|store_matrix|__st\w\w\b")
 """Functions that write what their first argument points to."""
 _SET = re.compile(r"\*(\w+)=[^=]|(\w+)\[0\]=[^=]")
-_ZEROED = re.compile(r"(\w+)=(?:torch|at)::zeros")
+_MADE_AS = re.compile(r"(\w+)=(?:torch|at)::(?:zeros|full)")
+_FACTOR = r"\w+(?=\s*\*)|(?<=\*)\w+|(?<=\* )\w+"
 _CONDITIONS = ("if_statement", "switch_statement", "else_clause", "conditional_expression", "case_statement")
 
 
-def _assigns(node: "Node", target: "Node") -> bool:
-    """Whether a node sets an element of an array, and does no more with it."""
-    sign = cuda_ast.node_text(cuda_ast.field(node, "operator"))
-    is_element = target.type in ("subscript_expression", "pointer_expression")
-    return (
-        node.type == "assignment_expression" and is_element and sign == "=" and cuda_ast.field(node, "left") == target
-    )
+def _is_assigned(node: "Node") -> bool:
+    """Whether a node names an array of which an element is set, and no more is done with it."""
+    element = node.parent
+    around = element.parent if element else None
+    is_element = element is not None and element.type in ("subscript_expression", "pointer_expression")
+    sets = around is not None and cuda_ast.field_text(around, "operator") == "="
+    return is_element and sets and around is not None and cuda_ast.field(around, "left") == element
 
 
 def _is_added_to(node: "Node") -> bool:
@@ -65,7 +71,7 @@ def _is_added_to(node: "Node") -> bool:
     inner, around = node, node.parent
     while around is not None and around.type != "argument_list":
         inner, around = around, around.parent
-    called = cuda_ast.node_text(cuda_ast.field(around.parent, "function")) if around and around.parent else ""
+    called = cuda_ast.field_text(around.parent, "function") if around else ""
     return called.startswith("atomicAdd") and around is not None and around.named_children[0] == inner
 
 
@@ -88,7 +94,7 @@ class LaunchInference:
         self._launch, self._kernel, self._outside, self._root = launch, kernel, outside, root
         self._host = function_parameters(launch.function)
         self.parameters = function_parameters(kernel)
-        self._among = [name for name, _ in self._host]
+        self._among = [name for name, declaration in self._host if not is_pointer(declaration)]
         self._by_place: dict[int, str] = {}
         self._beside = beside
         self.is_square = False
@@ -106,10 +112,8 @@ class LaunchInference:
         taken = {name: one for name, one in taken.items() if name in beside or one not in beside.values()} | dict(
             beside
         )
-        strided = bool(
-            {"S", "P"} & {*taken.values(), *(self.names.find_extent(each, self._among) for each in self._among)}
-        )
-        self._scope = HostScope(outside, taken, strided, names, tensors)
+        self._taken = taken
+        self._scope = HostScope(outside, taken, names, tensors)
         self._scope.reader.type_of = self._element
         self._scope.is_first_pass = first_pass
         for name, declaration in self._host:
@@ -118,7 +122,7 @@ class LaunchInference:
         if body is not None:
             self._scope.read_until(body, launch.node)
         self._reasons: list[str] = []
-        self._beyond_yaml = self._leaves_partial_sums = False
+        self._leaves_partial_sums = self._rewrites = False
         self._copied: dict[str, Any] = {}
         self._arrays_found: dict[int, str] = {}
         self.plain, self.line = launch.plain, launch.line
@@ -133,32 +137,36 @@ class LaunchInference:
     @property
     def is_complete(self) -> bool:
         """Whether it may compute the result alone: it gets every array by its name, or finds one in constant memory."""
-        host = {name for name, _ in self.pointers}
-        known = {self.names.find_array(name) for name in host if name}
-        held = {self.names.arrays[1]} if "cudaMemcpyToSymbol" in cuda_ast.node_text(self._root) else set()
-        return known | held >= set(self.names.arrays)
+        known = {self.names.find_array(name) for name, _ in self.pointers if name}
+        return known | self._held >= set(self.names.arrays)
+
+    @cached_property
+    def _held(self) -> set[str]:
+        """The array that the kernel may find in constant memory."""
+        return {self.names.arrays[1]} if "cudaMemcpyToSymbol" in cuda_ast.node_text(self._root) else set()
+
+    @property
+    def has_all_arrays(self) -> bool:
+        """Whether it may compute the result alone, by what its kernel calls its arrays too."""
+        return self.is_complete or set(self._roles().values()) >= set(self.names.arrays)
 
     def infer(self) -> InferredLaunch:
         """The facts. Raises UnreadableLaunch with those that are known."""
-        launch = self._launch
         facts = self.facts(self._arrays())
         self._check_unconditional()
-        cleared = [self.names.output] if self._fills_output() else []
         limits = self.limits(facts, facts)
-        said = facts | self._copied | ({"limits": limits} if limits else {})
+        flat = self.of_one_row(self.lengths) if self.untold({**facts, **limits}) else None
+        if flat:
+            return flat.infer()
+        facts |= self._copied | ({"limits": limits} if limits else {})
+        facts |= {"clear": [self.names.output]} if self._fills_output() else {}
+        facts = self._with_copies(self._with_sum(facts))
         if self._reasons:
-            known = {} if self._beyond_yaml else self._with_sum(said)
             if self._leaves_partial_sums and not self._scope.is_first_pass:
-                known = self._first_pass() or known
-            raise UnreadableLaunch(f"{'; '.join(self._reasons)} (launch in line {launch.line})", known)
-        try:
-            self.require_extents({**facts, **limits})
-        except UnreadableLaunch:
-            if (flat := self._flat()) is None:
-                raise
-            return flat
-        facts = self._with_copies(self._with_sum(said | ({"clear": cleared} if cleared else {})))
-        return InferredLaunch(facts, launch.line, tuple(self._scope.notes.values()))
+                facts = self._first_pass() or facts
+            raise UnreadableLaunch(f"{'; '.join(self._reasons)} (launch in line {self.line})", facts)
+        self.require_extents({**facts, **limits})
+        return InferredLaunch(facts, self.line, tuple(self._scope.notes.values()))
 
     def _first_pass(self) -> dict[str, Any]:
         """The facts of the first pass of a loop of which each adds up what the one before left, and of the sum of what it
@@ -169,16 +177,12 @@ class LaunchInference:
         except UnreadableLaunch as unread:
             return unread.facts
 
-    def _flat(self) -> InferredLaunch | None:
-        """The facts where the one number that a kernel gets is the length of a row, and there is one row; None where it
-        gets others, or its launch is of several rows."""
-        one = self.of_one_row(self.lengths)
-        return one.infer() if one else None
-
     @property
     def lengths(self) -> set[str]:
-        """The host's names of the first extent that the kernel gets."""
-        return {name for name, extent in self.own_extents.items() if extent == self.names.base[0]}
+        """The host's names of the extents that the kernel gets."""
+        named = {name for name, extent in self.own_extents.items() if extent in self.names.base}
+        given = {} if self._beside else self._taken
+        return named or {name for name, extent in given.items() if extent in self.names.base}
 
     def of_one_row(self, lengths: set[str]) -> "LaunchInference | None":
         """It where the one number of the host's is the length of a row, and there is one row; None where there are more,
@@ -216,21 +220,17 @@ class LaunchInference:
         while node.type in ("cast_expression", "parenthesized_expression"):
             node = cuda_ast.field(node, "value") or node.named_children[0]
         if node.type == "conditional_expression":  # bias.defined() ? bias.data_ptr<float>() : nullptr
-            other = cuda_ast.field(node, "alternative")
-            chosen = cuda_ast.field(node, "consequence")
-            if chosen is not None and cuda_ast.node_text(other) in ("nullptr", "NULL", "0"):
-                return self._pointer(chosen)
-            return "", None
-        called = cuda_ast.node_text(cuda_ast.field(node, "function")) if node.type == "call_expression" else ""
+            chosen, other = node.named_children[-2:]
+            return self._pointer(chosen) if cuda_ast.node_text(other) in ("nullptr", "NULL", "0") else ("", None)
+        called = cuda_ast.field_text(node, "function") if node.type == "call_expression" else ""
         if called.startswith(_CASTS) or called.endswith("raw_pointer_cast"):
             listed = cuda_ast.field(node, "arguments")
             return self._pointer(listed.named_children[0]) if listed and listed.named_children else ("", None)
-        if node.type == "binary_expression" and cuda_ast.node_text(cuda_ast.field(node, "operator")) == "+":
-            left, right = cuda_ast.field(node, "left"), cuda_ast.field(node, "right")
-            if left is None or right is None:
-                return "", None
+        if node.type == "binary_expression" and cuda_ast.field_text(node, "operator") == "+":
+            left, right = node.named_children[0], node.named_children[-1]
             name, further = self._pointer(left)
-            return (name, right) if further is None else ("", None)
+            both = f"({cuda_ast.node_text(further)}) + ({cuda_ast.node_text(right)})"
+            return (name, cpp.parse_expression(both) if further is not None else right)
         if node.type == "pointer_expression" and cuda_ast.node_text(node).startswith("&"):
             inner = cuda_ast.field(node, "argument")
             indices = cuda_ast.field(inner, "indices") if inner and inner.type == "subscript_expression" else None
@@ -244,7 +244,24 @@ class LaunchInference:
             if inner is None:
                 break
             base = inner
-        return (cuda_ast.node_text(base), None) if base.type in ("identifier", "this") else ("", None)
+        name = cuda_ast.node_text(base) if base.type in ("identifier", "this") else ""
+        of = self._pointer_values.get(name) if base == node else None
+        return self._pointer(of) if of is not None else (name, None)
+
+    @cached_property
+    def _pointer_values(self) -> "dict[str, Node]":
+        """What pointers of the host's function are made of others, as by `float *sums = scratch + blocks`."""
+        found: dict[str, list[Node]] = {}
+        for node in cuda_ast.walk(self._launch.function):
+            kind = {"init_declarator": ("declarator", "value"), "assignment_expression": ("left", "right")}.get(
+                node.type
+            )
+            target, value = (cuda_ast.field(node, each) for each in kind) if kind else (None, None)
+            if target is not None and value is not None:
+                is_pointer_of = "*" in cuda_ast.node_text(target) or node.type == "assignment_expression"
+                found.setdefault(declared_name(target), []).append(value if is_pointer_of else node)
+        kinds = ("binary_expression", "pointer_expression", "identifier")
+        return {name: values[0] for name, values in found.items() if len(values) == 1 and values[0].type in kinds}
 
     def offset(self, place: int) -> str:
         """What is added to a pointer, as ` + n * C`; empty where nothing is."""
@@ -267,16 +284,15 @@ class LaunchInference:
         """Whether a kernel does not write what it gets at a place, as far as its body tells."""
         return self.is_constant(place) or bool(self._written and self.parameters[place][0] not in self._written)
 
+    def _uses(self, place: int) -> "list[Node]":
+        """Where a kernel names what it gets at a place."""
+        body, name = cuda_ast.field(self._kernel, "body"), self.parameters[place][0]
+        nodes = cuda_ast.walk(body) if body else ()
+        return [node for node in nodes if node.type == "identifier" and cuda_ast.node_text(node) == name]
+
     def reads(self, place: int) -> bool:
         """Whether a kernel may read what it gets at a place: it does more than to assign to its elements."""
-        body, name = cuda_ast.field(self._kernel, "body"), self.parameters[place][0]
-        for node in cuda_ast.walk(body) if body else ():
-            if node.type == "identifier" and cuda_ast.node_text(node) == name:
-                element = node.parent
-                around = element.parent if element else None
-                if element is None or around is None or not _assigns(around, element):
-                    return True
-        return False
+        return not all(map(_is_assigned, self._uses(place)))
 
     def is_null(self, place: int) -> bool:
         """Whether a launch gives no memory at a place."""
@@ -289,40 +305,51 @@ class LaunchInference:
             function, listed = cuda_ast.field(node, "function"), cuda_ast.field(node, "arguments")
             if node.type != "call_expression" or not listed or not listed.named_children:
                 continue
-            name = cuda_ast.node_text(function).partition("<")[0]
-            parent = node.parent
-            if _MADE.fullmatch(name) and parent is not None and declared_name(parent) == variable:
+            name, first = cuda_ast.node_text(function).partition("<")[0], cuda_ast.node_text(listed.named_children[0])
+            sizes: list[Node] = []
+            if _MADE.fullmatch(name) and node.parent is not None and declared_name(node.parent) == variable:
+                count = self.names.count_of_array(self.names.find_array(first)) if name.endswith("_like") else ""
                 shape = next((each for each in cuda_ast.walk(listed) if each.type == "initializer_list"), None)
+                sizes = shape.named_children if shape and not count else []
+                if count or not sizes:
+                    return f"4 * {count}" if count else ""
+            elif name in _ALLOCATIONS and re.search(rf"&\s*{re.escape(variable)}$", first):
+                sizes = listed.named_children[1:2] or listed.named_children
+            elif name.startswith("cudaMemset") and first == variable:
+                sizes = listed.named_children[2:3]
+            if sizes:
                 try:
-                    extents = [self._scope.reader.whole(each).text for each in shape.named_children] if shape else []
+                    texts = [self._scope.reader.whole(each).text for each in sizes]
                 except UnreadableExpression as reason:
                     return self._fail(str(reason), reason.line)
-                return " * ".join(["4", *(f"({text})" for text in extents)]) if extents else ""
-            first, second = [*listed.named_children, *listed.named_children][:2]
-            if name in _ALLOCATIONS and re.search(rf"&\s*{re.escape(variable)}$", cuda_ast.node_text(first)):
-                try:
-                    return fact_value(self._scope.reader.whole(second).text)
-                except UnreadableExpression as reason:
-                    return self._fail(str(reason), reason.line)
+                made = _MADE.fullmatch(name)
+                return " * ".join(["4", *(f"({text})" for text in texts)]) if made else fact_value(texts[0])
         return ""
 
-    def fills(self) -> "Iterator[tuple[int, str]]":
-        """Where the host fills memory with zeros, or with values of its own, before this launch, and of which variable."""
+    def fills(self) -> "Iterator[tuple[int, str, float]]":
+        """Where the host fills memory with zeros, or with values of its own, before this launch, of which variable, and
+        with what: the least number, or 0 for any other."""
         body = cuda_ast.field(self._launch.function, "body")
+        values: dict[str, str] = {}
         for node in cuda_ast.walk(body) if body else ():
             if node.start_byte > self._launch.node.start_byte:
                 return
-            said = _FILL.match("".join(cuda_ast.node_text(node).split())) if node.type == "call_expression" else None
-            if said and ("cudaMemset" in said[0] or "HostToDevice" in cuda_ast.node_text(node)):
-                yield node.start_byte, said[1]
-            set_by_host = _SET.match("".join(cuda_ast.node_text(node).split()))
-            if node.type == "assignment_expression" and set_by_host:
-                yield node.start_byte, set_by_host[1] or set_by_host[2]
-            zeroed = (
-                _ZEROED.match("".join(cuda_ast.node_text(node).split())) if node.type == "init_declarator" else None
-            )
-            if zeroed:
-                yield node.start_byte, zeroed[1]
+            if node.type not in ("call_expression", "assignment_expression", "init_declarator"):
+                continue
+            text = "".join(cuda_ast.node_text(node).split())
+            if node.type == "init_declarator":
+                values[declared_name(node)] = cuda_ast.field_text(node, "value")
+            copied = _FILL.match(text) if node.type == "call_expression" else None
+            made = (_MADE_AS if node.type == "init_declarator" else _SET).match(text)
+            if copied and ("cudaMemset" in copied[0] or "HostToDevice" in text):
+                yield node.start_byte, copied[1], self._filled_with(values.get(copied[2], ""))
+            elif made and node.type != "call_expression":
+                yield node.start_byte, next(filter(None, made.groups())), self._filled_with(text)
+
+    @staticmethod
+    def _filled_with(text: str) -> float:
+        least = _LEAST.search(text) or re.search(r"numeric_limits<\w+>::lowest", text)
+        return FLOAT_MIN if least else 0
 
     def _fills_output(self) -> bool:
         """Whether the host gives its output a value before the launch, which the kernel may add to; so of a factor beta,
@@ -333,55 +360,51 @@ class LaunchInference:
             return True
         places = [place for place in self.pointer_places if place < len(self.pointers)]
         outputs = {self.pointers[place][0] for place in places if self._arrays_found.get(place) == self.names.output}
-        lines = [name for _, name in self.fills() if name in outputs]
+        lines = [name for _, name, _ in self.fills() if name in outputs]
         if lines:
             self._scope.notes[f"filled {lines[0]}"] = f"{lines[0]}, which the host fills before, for zeros"
         given = [place for place in places if self._arrays_found.get(place) == self.names.output]
-        if not lines and given and all(self._only_adds(place) and self._is_of_caller(place) for place in given):
+        if (
+            not lines
+            and given
+            and all(self._is_of_caller(place) and self._uses(place) for place in given)
+            and all(_is_added_to(node) for place in given for node in self._uses(place))
+        ):
             name = self.pointers[given[0]][0]
             self._scope.notes[f"added to {name}"] = f"{name}, which its caller gives and the kernel adds to, for zeros"
             return True
         return bool(lines)
 
-    def _only_adds(self, place: int) -> bool:
-        """Whether all that a kernel does with what it gets at a place is to add to it by atomicAdd."""
-        body, name = cuda_ast.field(self._kernel, "body"), self.parameters[place][0]
-        uses = [node for node in cuda_ast.walk(body) if cuda_ast.node_text(node) == name] if body else []
-        uses = [node for node in uses if node.type == "identifier"]
-        return bool(uses) and all(_is_added_to(node) for node in uses)
-
     def _is_of_caller(self, place: int) -> bool:
         """Whether the host's function gets what it gives at a place from a caller that this file does not have."""
         function = declared_name(cuda_ast.field(self._launch.function, "declarator"))
         called = {
-            cuda_ast.node_text(cuda_ast.field(node, "function"))
+            cuda_ast.field_text(node, "function")
             for node in cuda_ast.walk(self._root)
             if node.type == "call_expression"
         }
-        return self.pointers[place][0] in self._among and function not in called
+        return self.pointers[place][0] in dict(self._host) and function not in called
 
     def _extent_parameters(self) -> dict[str, str]:
         """Names that the kernel gets which are an extent's, or whose parameter's name is."""
-        among = [*self._among, *(name for name, _ in self.parameters)]
+        pairs = zip(self.parameters, self._launch.arguments, strict=False)
+        numbers = [(name, declared, node) for (name, declared), node in pairs if not is_pointer(declared)]
+        among = [*self._among, *(name for name, _, _ in numbers)]
+        given = {name: cuda_ast.node_text(node) for name, _, node in numbers if node.type == "identifier"}
         taken = {}
-        for (parameter, declaration), node in zip(self.parameters, self._launch.arguments, strict=False):
-            name = cuda_ast.node_text(node)
-            if node.type == "identifier" and not is_pointer(declaration):
-                extent = self.names.find_extent(name, among) or self.names.find_extent(parameter, among)
-                if extent:
-                    taken[name] = extent
-        for (parameter, _), node in zip(self.parameters, self._launch.arguments, strict=False):
-            if node.type == "identifier" and parameter in self._by_index:
-                taken[cuda_ast.node_text(node)] = self._by_index[parameter]
-        numbers = [
-            (node, declaration)
-            for (_, declaration), node in zip(self.parameters, self._launch.arguments, strict=False)
-            if not is_pointer(declaration)
-        ]
-        if (self.names.is_product or len(self.names.base) == 1) and len(numbers) == 1:
+        for parameter, name in given.items():
+            # `M` may be of rows where the kernel calls it `input_rows`: the longer name tells more.
+            called = sorted((name, parameter), key=len, reverse=True)
+            if extent := next(filter(None, (self.names.find_extent(each, among) for each in called)), ""):
+                taken[name] = extent
+        taken |= {given[parameter]: extent for parameter, extent in self._by_index.items() if parameter in given}
+        taken |= {name: "1" for name in given.values() if self.names.is_further_batch(name, taken)}
+        sides = [(declared, node) for name, declared, node in numbers if self.names.taken_number(name) is None]
+        if (self.names.is_product or len(self.names.base) == 1) and len(sides) == 1:
             # A kernel that gets one number is for square matrices, or for as many values.
-            name = cuda_ast.node_text(numbers[0][0])
-            if re.fullmatch(r"\w+", name) and cpp.is_whole(cuda_ast.node_text(cuda_ast.field(numbers[0][1], "type"))):
+            declared, node = sides[0]
+            name = cuda_ast.node_text(node)
+            if re.fullmatch(r"\w+", name) and cpp.is_whole(cuda_ast.field_text(declared, "type")):
                 taken[name] = taken.get(name) or self.names.base[0]
                 self.is_square = self.names.is_product
         return taken
@@ -398,17 +421,16 @@ class LaunchInference:
         if not image and (not self.names.has_matrices or len(self.names.base) != len(self.names.arrays)):
             return {}
         pointers = {array: self.parameters[place][0] for place, array in self._roles().items() if array}
-        body = cuda_ast.node_text(cuda_ast.field(self._kernel, "body"))
+        body = cuda_ast.field_text(self._kernel, "body")
         pitches: list[set[str]] = []
         for array in self.names.arrays:
             name = re.escape(pointers.get(array, ""))
             indices = re.findall(rf"\b{name}\s*(?:\[([^\]]*)\]|\+([^;,\[]*))", body) if name else []
-            pitches.append(
-                {word for index in indices for word in re.findall(r"\*\s*(\w+)", " ".join(index)) if word in numbers}
-            )
+            pitches.append({word for word in re.findall(_FACTOR, str(indices)) if word in numbers})
         if len(self.names.base) == 2 or image:
             order = ["H", "W"] if image else self.names.base
-            columns = set().union(*pitches)
+            # An index may be computed before it is used.
+            columns = set().union(*pitches) or {one for one in re.findall(_FACTOR, body) if one in numbers}
             rest = [name for name in numbers if name not in columns]
             return dict(zip((rest[0], columns.pop()), order, strict=True)) if len(columns) == len(rest) == 1 else {}
         inner, *outers = (found.copy().pop() if len(found) == 1 else "" for found in pitches)
@@ -459,16 +481,14 @@ class LaunchInference:
             both = f"`{name}` and `{name.swapcase()}` are both {self.names.find_extent(name)} by their names"
             self._fail(both, self._launch.line)
         for place, ((name, declaration), node) in enumerate(zip(takes, given, strict=True)):
-            kind = cuda_ast.node_text(cuda_ast.field(declaration, "type"))
+            kind = cuda_ast.field_text(declaration, "type")
             if is_pointer(declaration):
                 made.append(arrays[place])
             elif cuda_ast.node_text(node) in twins:
                 made.append(UNKNOWN)
             elif cpp.is_fraction(kind) or self.names.taken_number(name) is not None:
                 made.append(self._fraction(name, node))
-            elif re.search(r"Texture|Surface|Tensor|Stream|Map\b|^(?:__)?half|bfloat", kind) or self._is_structure(
-                kind
-            ):
+            elif not cpp.is_whole(self._element(kind)) and kind not in template_parameters(self._kernel):
                 words = f"`{name}` is of type {kind}, and a kernel gets pointers and numbers"
                 made.append(self._fail(words, cuda_ast.line(declaration)))
             else:
@@ -489,16 +509,10 @@ class LaunchInference:
                 if node.type in ("declaration", "parameter_declaration") and any(
                     declared_name(each) == variable for each in node.children_by_field_name("declarator")
                 ):
-                    written = cuda_ast.node_text(cuda_ast.field(node, "type"))
+                    written = cuda_ast.field_text(node, "type")
                     held = re.search(r"vector<\s*([\w ]+?)\s*>", written)
                     return self._element(held[1] if held else written)
         return ""
-
-    def _is_structure(self, kind: str) -> bool:
-        """Whether the file defines a type of that name as a structure."""
-        text = cuda_ast.node_text(self._root)
-        name = re.escape(kind)
-        return bool(re.search(rf"\b(?:struct|class)\s+(?:\w+\([^)]*\)\s*)?{name}\b|\}}\s*{name}\s*;", text))
 
     def _fraction(self, parameter: str, node: "Node") -> float | str:
         """The number of a float: one that the source gives, else of a factor that the problem has not."""
@@ -517,7 +531,8 @@ class LaunchInference:
     def _extent(self, parameter: str, node: "Node") -> str | int:
         extent = self.names.find_extent(parameter, [name for name, _ in self.parameters])
         value = self._number(node)
-        if isinstance(value, int) and extent and extent not in self._beside.values():
+        further = self._taken.get(cuda_ast.node_text(node)) == "1"
+        if isinstance(value, int) and extent and not further and extent not in self._beside.values():
             self._scope.notes[parameter] = f"the {value} given for {parameter} for {extent}"
             return extent
         return value
@@ -534,14 +549,16 @@ class LaunchInference:
             if not self.pointers[place][0]:
                 node = self._launch.arguments[place]
                 self._fail(f"`{cuda_ast.node_text(node)}` is no array, nor one and a number", cuda_ast.line(node))
-        missing = [array for array in self.names.arrays if array not in names.values()]
+        self._rewrites = len(places) == 1 and names[places[0]] == output and bool(self.names.rewritten)
+        known = [*names.values(), *([self.names.rewritten] if self._rewrites else [])]
+        missing = [array for array in self.names.arrays if array not in known]
         unnamed = [place for place in places if not names[place]]
         line = self._launch.line
         self._check_sums(names)
         for place in places:
             name, declaration = self.parameters[place]
             if not self.check_type(place, names[place]):
-                self._beyond_yaml = True
+                names[place] = names[place] or UNKNOWN
             elif not names[place]:
                 names[place] = self._fail(
                     f"`{cuda_ast.node_text(self._launch.arguments[place])}` is none of {units.join_all(self.names.arrays)} by its name",
@@ -554,8 +571,7 @@ class LaunchInference:
         if missing == [self.names.arrays[1]] and not unnamed:
             self._constant_memory()
         elif missing and not unnamed:
-            self._fail(f"no pointer is {' or '.join(missing)}{self._library}", line)
-            self._beyond_yaml = True
+            self._fail(f"no pointer is {' or '.join(missing)}", line)
         self._arrays_found = dict(names)
         self._scope.notes.update({f"place {place}": words for place, words in self._by_place.items()})
         names = {
@@ -574,35 +590,62 @@ class LaunchInference:
 
     def _with_copies(self, facts: dict[str, Any]) -> dict[str, Any]:
         """The facts, inputs that the kernel writes copied to memory of its own before each launch."""
-        places = [place for place, name in self._arrays_found.items() if name in self.names.arrays]
-        written = {self._arrays_found[place]: place for place in places if self.parameters[place][0] in self._written}
-        overwritten = {name: place for name, place in written.items() if name != self.names.output}
-        if not overwritten:
-            return facts
+        output, scratch = self.names.output, dict(facts.get("scratch", {}))
+        fills: list[dict[str, Any]] = []
         step = {key: facts[key] for key in (*LAUNCH_KEYS, "loop") if key in facts}
-        steps, fills = [dict(each) for each in facts.get("steps") or [step]], []
-        scratch = dict(facts.get("scratch", {}))
-        for name, place in overwritten.items():
+        steps: list[dict[str, Any]] = [dict(each) for each in facts.get("steps") or [step]]
+        rest = {key: value for key, value in facts.items() if key not in (*LAUNCH_KEYS, "loop", "steps", "scratch")}
+        if self._rewrites:
+            name = self.names.rewritten
+            self._scope.notes[f"copy of {name}"] = f"a copy of {name}, which the kernel rewrites, for {output}"
+            fills.append({"fill": {output: name}})
+            rest.pop("clear", None)
+        zeroed = {variable for _, variable, _ in self.fills()}
+        for place, name in self._arrays_found.items():
+            longer = self._longer_bytes(name, place, facts) if name in self.names.arrays else ""
+            overwritten = name in self.names.arrays and self.parameters[place][0] in self._written
+            if name == output or not (longer or overwritten):
+                continue
             held, variable = f"{name}_memory", self.pointers[place][0]
-            scratch[held] = f"{cpp.BYTES.get(self._host_type(variable), 4)} * {self.names.count_of_array(name)}"
+            usual = f"{cpp.BYTES.get(self._host_type(variable), 4)} * {self.names.count_of_array(name)}"
+            scratch[held] = longer or usual
+            fills += [{"clear": held}] if longer and variable in zeroed else []
             fills.append({"fill": {held: name}})
             for each in steps:
-                if "arguments" in each:
-                    each["arguments"] = [
-                        re.sub(rf"^{name}\b", held, str(a)) if isinstance(a, str) else a for a in each["arguments"]
-                    ]
-            self._scope.notes[f"copy of {name}"] = (
-                f"a copy made before each launch for {name}, which the kernel overwrites"
-            )
-        rest = {key: value for key, value in facts.items() if key not in (*LAUNCH_KEYS, "loop", "steps", "scratch")}
-        return {"scratch": scratch, "steps": [*fills, *steps], **rest}
+                given = each.get("arguments", ())
+                words = [re.sub(rf"^{name}\b", held, one) if isinstance(one, str) else one for one in given]
+                each |= {"arguments": words} if words else {}
+            why = "which the kernel overwrites" if overwritten else f"of which the host allocates {longer} bytes"
+            self._scope.notes[f"copy of {name}"] = f"a copy made before each launch for {name}, {why}"
+        made = {"steps": [*fills, *steps], **rest}
+        return (made | ({"scratch": scratch} if scratch else {})) if fills else facts
+
+    def _longer_bytes(self, array: str, place: int, facts: dict[str, Any]) -> str | int:
+        """Bytes of the host's memory for an input where they are more than it has, as of whole tiles; else empty."""
+        reasons, variable = list(self._reasons), self.pointers[place][0]
+        size = self.allocated_bytes(variable)
+        self._reasons[:] = reasons
+        usual = f"{cpp.BYTES.get(self._host_type(variable), 4)} * ({self.names.count_of_array(array)})"
+        limits = facts.get("limits", {})
+        with suppress(ValueError):
+            for sample in (1000, 1024, 1237):
+                known = {name: limits.get(name, {}).get("is", sample) for name in self.names.base}
+                if size and expressions.evaluate(size, known) > expressions.evaluate(usual, known):
+                    return size
+        return ""
 
     def _host_adds_up(self, variable: str) -> bool:
-        """Whether the host copies a device's array back and adds up what it copied."""
+        """Whether the host copies a device's array back and adds up what it copied, there or in a function of the file."""
         text = cuda_ast.node_text(self._root)
         copied = re.findall(rf"cudaMemcpy(?:Async)?\s*\(\s*&?(\w+)[^,;]*,\s*{re.escape(variable)}\b", text)
+        names = set(copied)
+        for node in cuda_ast.walk(self._root):
+            own = declared_name(cuda_ast.field(node, "declarator")) if node.type == "function_definition" else ""
+            for given in re.findall(rf"\b{own}\s*\(([^();]*)\)", text) if own else ():
+                listed = zip(function_parameters(node), given.split(","), strict=False)
+                names |= {name for (name, _), each in listed if each.strip() in copied}
         adds = r"\+=\s*{0}\s*\[|\b\w*(?:accumulate|reduc|sum)\w*\s*\(\s*{0}\b"
-        return any(re.search(adds.format(each), text, re.IGNORECASE) for each in copied)
+        return any(re.search(adds.format(each), text, re.IGNORECASE) for each in names if each)
 
     def _check_sums(self, names: Mapping[int, str]) -> None:
         """Notice an output of one value that is one for each block; complain where the host does not add them up."""
@@ -622,42 +665,30 @@ class LaunchInference:
     def check_type(self, place: int, array: str) -> bool:
         """Whether the kernel's pointer at a place may be that array by its type; complains where not."""
         name, declaration = self.parameters[place]
-        written = cuda_ast.node_text(cuda_ast.field(declaration, "type"))
+        written = cuda_ast.field_text(declaration, "type")
         if written == "void" or written in template_parameters(self._kernel) or element_type(self._element(written)):
             return True
         self._fail(f"`{name}` points to {written}, and {array or 'an array'} holds numbers", cuda_ast.line(declaration))
         return False
-
-    @property
-    def _library(self) -> str:
-        """That the host computes with a library besides its kernel, as the end of a sentence; empty where it does not."""
-        said = cuda_ast.node_text(self._launch.function)
-        found = re.search(r"\b(?:cublas|cudnn)\w*(?:[Gg]emm|Forward|Reduce)\w*", said)
-        return f"; the host calls {found[0]} too: write a launcher in Python" if found else ""
 
     def _constant_memory(self) -> None:
         """The variable that w is copied to, where the kernel gets no such pointer, and how many weights it holds."""
         copies = [
             (cuda_ast.node_text(listed.named_children[0]).lstrip("&"), cuda_ast.line(node))
             for node in cuda_ast.walk(self._root)
-            if cuda_ast.node_text(cuda_ast.field(node, "function")) == "cudaMemcpyToSymbol"
+            if cuda_ast.field_text(node, "function") == "cudaMemcpyToSymbol"
             and (listed := cuda_ast.field(node, "arguments"))
             and len(listed.named_children) in (3, 5)
         ]
         names = {name for name, _ in copies}
         array = next((node for node in cuda_ast.walk(self._root) if constant_array(node) in names), None)
         if len(names) != 1 or array is None:
-            words = f"no pointer is w, and none is copied to one array in constant memory{self._library}"
+            words = "no pointer is w, and none is copied to one array in constant memory"
             self._fail(words, self._launch.line)
-            self._beyond_yaml = True
             return
-        held, sizes = (
-            1,
-            (cuda_ast.field(node, "size") for node in cuda_ast.walk(array) if node.type == "array_declarator"),
-        )
-        for size in sizes:
-            number = self._number(size) if size else UNKNOWN
-            held *= number if isinstance(number, int) else 0
+        nodes = (cuda_ast.field(node, "size") for node in cuda_ast.walk(array) if node.type == "array_declarator")
+        sizes = [self._number(size) if size else UNKNOWN for size in nodes]
+        held = math.prod(size if isinstance(size, int) else 0 for size in sizes)
         name, line = copies[0]
         self._copied = {"constant_memory": "::".join([*namespaces(array), name]), "limits": {"weights": held}}
         if not held:
@@ -669,12 +700,7 @@ class LaunchInference:
         the output by what the kernel writes; and what is left by its place, where inputs are matrices."""
         output = self.names.output
         places = [p for p in self.pointer_places if p < len(self.pointers) and not self.is_null(p)]
-        names = {
-            place: (self.names.find_array(self.pointers[place][0]) or self.names.find_array(self.parameters[place][0]))
-            if self.pointers[place][0]
-            else ""
-            for place in places
-        }
+        names = {place: self._array(place) if self.pointers[place][0] else "" for place in places}
         written = [place for place in places if not self.is_constant(place)]
         if len(written) > 1:
             written = [place for place in written if self.parameters[place][0] in self._written] or written
@@ -693,7 +719,10 @@ class LaunchInference:
                 self._by_place[read[0]] = f"{self.pointers[read[0]][0]} for zeros, which are added"
             if output not in names.values():
                 names[written[0]] = output
-        missing = [array for array in self.names.arrays if array not in names.values()]
+        if len(places) == 1 and self.names.rewritten and written and self.reads(places[0]):
+            names = {places[0]: output}
+        held = self._held if len(places) < len(self.names.arrays) else set()
+        missing = [array for array in self.names.arrays if array not in {*names.values(), *held}]
         unnamed = [place for place in places if not names[place] and self.pointers[place][0]]
         if len(missing) == len(unnamed) == 1 and (missing == [output]) <= (not self.is_constant(unnamed[0])):
             names[unnamed[0]] = missing[0]
@@ -702,6 +731,11 @@ class LaunchInference:
                 names[place] = array
                 self._by_place[place] = f"{self.pointers[place][0]} for {array} by its place"
         return names
+
+    def _array(self, place: int) -> str:
+        """The array that a pointer is by the host's name for it or the kernel's: the longer one tells more."""
+        called = sorted((self.pointers[place][0], self.parameters[place][0]), key=len, reverse=True)
+        return next(filter(None, map(self.names.find_array, called)), "")
 
     @cached_property
     def _written(self) -> set[str]:
@@ -712,9 +746,9 @@ class LaunchInference:
         for node in cuda_ast.walk(body) if body else ():
             target = cuda_ast.field(node, "left") if node.type == "assignment_expression" else None
             if node.type == "init_declarator" and "*" in cuda_ast.node_text(node).partition("=")[0]:
-                value = cuda_ast.node_text(cuda_ast.field(node, "value"))
+                value = cuda_ast.field_text(node, "value")
                 made.append((declared_name(node), set(re.findall(r"\w+", value))))
-            if node.type == "call_expression" and _STORES.search(cuda_ast.node_text(cuda_ast.field(node, "function"))):
+            if node.type == "call_expression" and _STORES.search(cuda_ast.field_text(node, "function")):
                 listed = cuda_ast.field(node, "arguments")
                 target = listed.named_children[0] if listed and listed.named_children else None
             if target is not None and target.type != "identifier":
@@ -731,7 +765,7 @@ class LaunchInference:
         name, _, given = kernel.partition("<")
         words = [word.strip() for word in given.removesuffix(">").split(",") if word.strip()]
         for parameter in template_parameters(self._kernel)[len(words) :]:
-            kinds = [cuda_ast.node_text(cuda_ast.field(declaration, "type")) for _, declaration in self.parameters]
+            kinds = [cuda_ast.field_text(declaration, "type") for _, declaration in self.parameters]
             pointers = [self.pointers[place][0] for place in self.pointer_places if kinds[place] == parameter]
             if parameter not in kinds:  # a default stands for it, and for those behind it
                 break
@@ -769,12 +803,16 @@ class LaunchInference:
 
     def limits(self, facts: dict[str, Any], together: dict[str, Any]) -> dict[str, Any]:
         """The header's limits: of this launch's `facts`, and those of all that compute the result `together`."""
-        limits: dict[str, Any] = self._limits(facts) | self._copied.pop("limits", {})
-        weights, words = limits.get("weights", 0), set(re.findall(r"\w+", f"{facts} {limits}"))
-        if weights and not {"K", "C", "M"} & words and math.isqrt(weights) ** 2 == weights:
-            limits["K"] = {"is": math.isqrt(weights)}  # one kernel, of which nothing tells how large it is
+        limits: dict[str, Any] = self._numbers_of_file(facts, together) | self._copied.pop("limits", {})
+        words = set(re.findall(r"\w+", f"{facts} {limits}"))
+        side = math.isqrt(limits.get("weights", 0))
+        if side and not {"K", "C", "M"} & words and side**2 == limits["weights"]:
+            limits["K"] = {"is": side}  # one kernel, of which nothing tells how large it is
         limits |= ({"equal": self.names.base} if self.is_square else {}) | self.fixed
-        limits = self._limits_unnamed({**together, **limits}) | limits
+        words = set(re.findall(r"\w+", f"{together} {limits}"))
+        image = {"C", "M"} if not {"C", "M"} & words else set()  # the host has no channels: there is one of each
+        single = [name for name in sorted({self.names.batch, *image}) if name in self.names.base and name not in words]
+        limits = {name: {"is": 1} for name in single} | limits
         # One number of the file's, and none that the kernel gets: it is for square matrices of that size.
         numbers = any(not is_pointer(declaration) for _, declaration in self.parameters)
         if self.names.has_matrices and len(limits) == 1 < len(self.names.base) and not numbers:
@@ -782,50 +820,39 @@ class LaunchInference:
             limits["equal"] = self.names.base
         return limits
 
+    def untold(self, facts: dict[str, Any]) -> list[str]:
+        """Extents that are nowhere: the kernel's number is another's then, whatever its name is, or it has its own."""
+        return [] if self.is_square else self.names.untold(set(re.findall(r"\w+", str(facts))))
+
     def require_extents(self, facts: dict[str, Any]) -> None:
-        """Raise UnreadableLaunch where an extent is nowhere: the kernel's number is another's then, whatever its name is,
-        or it has a number of its own for it."""
-        absent = self.names.untold(set(re.findall(r"\w+", str(facts))))
-        if absent and not self.is_square:
-            own = yaml_line({name: {"is": UNKNOWN} for name in absent})
+        """Raise UnreadableLaunch where an extent is nowhere."""
+        if absent := self.untold(facts):
+            own: dict[str, Any] = {"limits": {name: {"is": UNKNOWN} for name in absent}}
             raise UnreadableLaunch(
                 f"nothing tells the kernel {units.join_all(absent)} (launch in line {self.line}); if it has numbers of its"
-                f" own for them, say `limits: {own}`"
+                " own for them",
+                {"kernel": self.kernel, **own} if self.is_asked_for else own,
             )
 
-    def _limits(self, facts: dict[str, Any]) -> dict[str, Any]:
-        """Extents that the kernel has as a number of the file's, and is not told."""
-        given = " ".join(map(str, facts["arguments"]))
-        body = cuda_ast.node_text(cuda_ast.field(self._kernel, "body"))
+    def _numbers_of_file(self, facts: dict[str, Any], together: dict[str, Any]) -> dict[str, Any]:
+        """Extents that are a number of the file's: what the kernel has of its own and is not told, or what the host has
+        and the launch names nowhere."""
+        told = set(re.findall(r"\w+", str(facts["arguments"])))
+        named = {*re.findall(r"\w+", str(together)), *(self.names.base if self.is_square else ())}
+        body, host = (cuda_ast.field_text(one, "body") for one in (self._kernel, self._launch.function))
         # Of other problems, what it counts to or multiplies with: a tile in shared memory may be called SIZE.
-        used = set(re.findall(r"\w+" if self.names.batch else r"\w+(?=\s*\*)|(?<=[*<=])\w+|(?<=[*<=] )\w+", body))
-        bounds: dict[str, dict[str, int]] = {}
-        for name in sorted(used & self._outside.known.keys()):
+        own = set(re.findall(r"\w+" if self.names.batch else r"\w+(?=\s*\*)|(?<=[*<=])\w+|(?<=[*<=] )\w+", body))
+        bounds: dict[str, Any] = {}
+        known = {*self._outside.known, *self._scope.known} - self._scope.renamed
+        for name in sorted(known & {*own, *re.findall(r"\w+", f"{body} {host}")}):
             extent = self.names.find_extent(name)
-            if extent not in self.names.base or extent == self.names.batch or re.search(rf"\b{extent}\b", given):
+            has_own = name in own & self._outside.known.keys() and extent not in {*told, self.names.batch}
+            if extent not in self.names.base or (extent in named and not has_own):
                 continue
             if (value := self._whole_number(name)) is not None:
                 bounds[extent] = {"is": value}
-                self._scope.notes[name] = (
-                    f"{name} (line {self._outside.lines.get(name, 0)}) for the one {extent} that it is for"
-                )
-        return bounds
-
-    def _limits_unnamed(self, facts: dict[str, Any]) -> dict[str, Any]:
-        """Extents that the launch names nowhere: the host's number for one, if it has one, else 1 of channels of an image."""
-        words = set(re.findall(r"\w+", str(facts)))
-        unnamed = [name for name in self.names.base if name not in words]
-        if self.is_square:
-            return {}
-        bounds: dict[str, Any] = {}
-        for name in {**self._outside.known, **self._scope.known}:
-            extent = self.names.find_extent(name)
-            if extent in unnamed and (value := self._whole_number(name)) is not None:
-                bounds[extent] = {"is": value}
                 self._scope.notes[name] = f"{name}, {value}, for the one {extent} that it is for"
-        single = {"N", "C", "M"} & set(unnamed) if {"C", "M"} <= set(unnamed) and not words & {"C", "M"} else set()
-        single |= {self.names.batch} & set(unnamed)  # its kernel computes one image
-        return {name: {"is": 1} for name in sorted(single)} | bounds
+        return bounds
 
     def _whole_number(self, name: str) -> int | None:
         """The whole number that a name of the host's stands for; None where it stands for none."""

@@ -1,19 +1,10 @@
 """Which variants have sound figures, which of them stand for the rest, and which stand on each other."""
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence.cache import cached_method
 from warpbook.report.evidence.scope import EvidencePart
-
-
-@dataclass(frozen=True)
-class Composite:
-    """The fastest of ours on each layer, where these are several variants: parts and their times in ms by layer."""
-
-    parts: dict[str, Variant]
-    times_ms: dict[str, float]
 
 
 class Ranking(EvidencePart):
@@ -53,37 +44,28 @@ class Ranking(EvidencePart):
 
     @cached_property
     def faster_variants(self) -> dict[str, Variant]:
-        """By layer, the FP32 GPU variant of ours that is called faster there than the best of all."""
+        """By layer, the FP32 GPU variant of ours with the least median there, which may have no figure elsewhere, where it is
+        called faster than the best of all."""
         if self.best is None:
             return {}
-        found, size = {}, self._ev.largest
-        for layer, fastest in self._fastest_by_layer().items():
-            over = self._ev.times.speedup(fastest.name, layer, size, over=self.best.name)
+        found, size, times = {}, self._ev.largest, self._ev.times
+        ours = [
+            one for one in self._ev.compared_variants("gpu") if not one.header.peer and one.header.precision == "fp32"
+        ]
+        for layer in self._ev.layer_names:
+            timed = [(time.value, one) for one in ours if (time := times.op(one.name, layer, size))]
+            fastest = min(timed, key=lambda each: each[0])[1]
+            over = times.speedup(fastest.name, layer, size, over=self.best.name)
             if over and over.verdict == "faster":
                 found[layer] = fastest
         return found
 
     @cached_property
-    def composite(self) -> Composite | None:
-        """The best with each of `faster_variants` on its layer; None where there is none."""
+    def composite(self) -> dict[str, Variant]:
+        """The best with each of `faster_variants` on its layer; empty where there is none."""
         if self.best is None or not self.faster_variants:
-            return None
-        parts = {layer: self.faster_variants.get(layer, self.best) for layer in self._ev.layer_names}
-        times = {layer: self._ev.times.op(one.name, layer, self._ev.largest) for layer, one in parts.items()}
-        return Composite(parts, {layer: time.value for layer, time in times.items() if time})
-
-    def _fastest_by_layer(self) -> dict[str, Variant]:
-        """By layer, the FP32 variant of ours with the least median there; it may have no figure elsewhere."""
-        size, found = self._ev.largest, {}
-        ours = [one for one in self._ev.compared_variants("gpu") if not one.header.peer]
-        for layer in self._ev.layer_names:
-            times = [
-                (time.value, one)
-                for one in ours
-                if one.header.precision == "fp32" and (time := self._ev.times.op(one.name, layer, size))
-            ]
-            found[layer] = min(times, key=lambda timed: timed[0])[1]
-        return found
+            return {}
+        return {layer: self.faster_variants.get(layer, self.best) for layer in self._ev.layer_names}
 
     @cached_property
     def best_rounded(self) -> Variant | None:

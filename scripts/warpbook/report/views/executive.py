@@ -73,8 +73,8 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
 
 def _mix(ev: Evidence) -> tuple[float, str] | None:
     """The time of the best with each faster variant on its layer, and these in words; None where none is faster."""
-    composite = ev.ranking.composite
-    if composite is None:
+    time = ev.times.sum_over(ev.ranking.composite, ev.largest) if ev.ranking.composite else None
+    if time is None:
         return None
     quicker: dict[str, list[str]] = {}
     for layer, one in ev.ranking.faster_variants.items():
@@ -83,7 +83,7 @@ def _mix(ev: Evidence) -> tuple[float, str] | None:
         f"{name} on {units.join_all(layers) if len(layers) <= MOST_NAMED else f'{len(layers)} of the {len(ev.layers)} {ev.case_word}s'}"
         for name, layers in quicker.items()
     ]
-    return sum(composite.times_ms.values()), units.join_all(parts)
+    return time.value, units.join_all(parts)
 
 
 def _ratio_words(ev: Evidence, best: Variant, other: Variant) -> str:

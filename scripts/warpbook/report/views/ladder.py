@@ -63,7 +63,7 @@ def ladder_table(
     variants. One table of several has its columns `explained`."""
     rungs: list[Parts] = [{case.name: one for case in cases} for one in ev.compared_variants(device)]
     if len(cases) > 1 and (composite := ev.ranking.composite):
-        rungs.append(composite.parts)
+        rungs.append(composite)
     timed = [(time, parts) for parts in rungs if (time := ev.times.sum_over(parts, size))]
     timed.sort(key=lambda rung: rung[0].value)
     whole = [next(iter(parts.values())) for _, parts in timed if len({one.name for one in parts.values()}) == 1]

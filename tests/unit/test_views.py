@@ -2,6 +2,7 @@
 
 import math
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import pytest
 from markupsafe import Markup, escape
@@ -13,6 +14,7 @@ from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report import rendering
 from warpbook.report.evidence import Speedup
+from warpbook.report.evidence.ranking import Ranking
 from warpbook.report.figures import bound_plots, time_plots, unit_plots
 from warpbook.report.figures.unit_plots import UnitRow
 from warpbook.report.views import cell_markup
@@ -218,3 +220,24 @@ def test_every_bar_bears_its_number_and_the_bound_alone_is_dark():
     assert drawn.count(">–<") == 2 * len(unit_plots.COLUMNS) - 3
     assert all(drawn.count(f">{head}<") == 1 for head in ("conv1", "direct", "other", *unit_plots.COLUMNS))
     assert [drawn.count(f">{cell}<") for cell in words] == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("best", "shown"),
+    [
+        ("f", ["abcdf"]),  # most steps alike
+        ("h", ["abcde", "agh"]),
+        ("c", ["abcde"]),  # the longest passes it
+        ("e", ["abcde"]),
+        ("b", ["abcde"]),  # two steps are no chain
+    ],
+)
+def test_the_longest_chain_stands_beside_that_to_the_best_where_most_of_its_steps_are_others(best, shown):
+    baselines = {"a": "", "b": "a", "c": "b", "d": "c", "e": "d", "f": "d", "g": "a", "h": "g"}
+    variants = {
+        name: SimpleNamespace(name=name, header=SimpleNamespace(builds_on=on)) for name, on in baselines.items()
+    }
+    ranking = Ranking(SimpleNamespace(plan=SimpleNamespace(variants=variants), study=SimpleNamespace(first_kernel="")))
+    ranking.measured_variants = lambda *_, **__: list(variants.values())
+    ranking.best = variants[best]
+    assert ["".join(step.name for step in chain) for chain in ranking.chains] == shown

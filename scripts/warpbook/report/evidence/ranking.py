@@ -129,21 +129,18 @@ class Ranking(EvidencePart):
 
     @cached_property
     def chains(self) -> list[list[Variant]]:
-        """Of cumulative chains of three steps or more the longest and that to the best, from where the study says."""
+        """Of cumulative chains of three steps or more the longest, and that to the best, from where the study says. One alone
+        where the longest passes the best or shares more than half of its steps with that chain."""
         measured = self.measured_variants("gpu", peers=False)
-        chains = [[step for step in self.chain(variant) if step in measured] for variant in measured]
-        passed = {step.name for chain in chains for step in chain[:-1]}
-        ends = [chain for chain in chains if chain[-1].name not in passed and len(chain) >= 3]
-        shown: list[list[Variant]] = []
-        for chain in sorted(ends, key=len, reverse=True):
-            # One that leaves a longer chain by its last step alone says nothing that its last step's section does not.
-            if not any(chain[:-1] == longer[: len(chain) - 1] for longer in shown):
-                shown.append(chain)
-        return [
-            self._chain_from(self._ev.study.first_kernel, chain) if chain[-1] == self.best else chain
-            for chain in shown
-            if chain[-1] == self.best or chain == shown[0]
-        ]
+        every = [[step for step in self.chain(variant) if step in measured] for variant in measured]
+        longest = max(every, key=len, default=[])
+        if len(longest) < 3:
+            return []
+        to_best = next((chain for chain in every if chain[-1] == self.best and len(chain) >= 3), None)
+        if to_best is None or self.best in longest[:-1]:
+            return [longest]
+        alike = 2 * sum(step in to_best for step in longest) > len(longest)
+        return [*([] if alike else [longest]), self._chain_from(self._ev.study.first_kernel, to_best)]
 
     def _chain_from(self, start: str, chain: list[Variant]) -> list[Variant]:
         """A chain begun at `start`: back over what that builds on to where the two part, if it was measured."""

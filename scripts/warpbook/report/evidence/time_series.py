@@ -26,6 +26,8 @@ Parts = tuple[tuple[str, str], ...]
 
 WIDEST = 1.5  # the most that an interval's upper end may be of its lower one where a ratio is settled
 FEWEST = 3  # the fewest samples that a settled ratio rests on
+FAR = 3.0  # a ratio that fewer samples tell from 1 too, though not to its digits
+ABOUT = "≈"
 INCONCLUSIVE = "inconclusive"
 NO_RATIO = "no ratio"
 
@@ -48,23 +50,35 @@ class Speedup:
         return f"interval {units.ratio_interval(self.ratio)}"
 
     @property
+    def rough(self) -> bool:
+        """Whether it rests on fewer samples than a settled ratio and yet is FAR from 1, as is the interval if there is one."""
+        value, low, high = self.ratio.value, self.ratio.low, self.ratio.high
+        return self.ratio.n < FEWEST and max(value, 1 / value) >= FAR and not low <= 1 <= high
+
+    @property
     def short_substitute(self) -> str:
-        """What stands in the place of a number that is not quoted: where the verdict knows the direction, how far the
-        speedup reaches, 16× to 30×, or that few samples give no ratio; else inconclusive. Empty where one is quoted."""
+        """What stands in the place of a number that is not quoted: about how much a `rough` one is, ≈150×. Where the verdict
+        knows the direction, how far the speedup reaches, 16× to 30×, or that few samples give no ratio; else inconclusive.
+        Empty where one is quoted."""
         if not self.doubt:
             return ""
+        if self.rough:
+            return f"{ABOUT}{units.significant(float(f'{self.ratio.value:.2g}'), 2)}×"
         if self.verdict not in ("faster", "slower"):
             return INCONCLUSIVE
         return NO_RATIO if self.ratio.n < FEWEST else units.ratio_ends(self.ratio)
 
     @property
     def substitute(self) -> str:
-        """For a sentence: 16× to 30×† n 6, no ratio from two samples, inconclusive (interval [0.72, 1.41])."""
+        """For a sentence: 16× to 30×† n 6, ≈150×† (one sample), no ratio from two samples, inconclusive (interval [0.72,
+        1.41])."""
         short = self.short_substitute
         if short == INCONCLUSIVE:
             return f"{short} ({self.doubt})"
         if short == NO_RATIO:
             return f"{short} from {self.doubt}"
+        if self.rough:
+            return f"{short}{self.dagger} ({self.doubt})"
         return f"{short}{self.dagger} {self.sample_size}" if short else ""
 
     @property
@@ -76,6 +90,11 @@ class Speedup:
     def dagger(self) -> str:
         """The mark of two that were measured separately."""
         return "" if self.paired else "†"
+
+    @property
+    def compared(self) -> str:
+        """Its verdict before the name of what it is over: faster than, same as, ambiguous against."""
+        return f"{self.verdict} {({'faster': 'than', 'slower': 'than', 'same': 'as'}).get(self.verdict, 'against')}"
 
     @property
     def sample_size(self) -> str:

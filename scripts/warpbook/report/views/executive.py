@@ -95,7 +95,7 @@ def _ratio_words(ev: Evidence, best: Variant, other: Variant) -> str:
     return (
         f"{speedup.verdict} than {other.stem} ({speedup.doubt})"
         if number == NO_RATIO
-        else f"{number} that of {cell_markup.library_words(ev, other)}"
+        else f"{number} that of {cell_markup.library_words(ev, other)}{f' ({speedup.doubt})' * speedup.rough}"
     )
 
 

@@ -185,12 +185,8 @@ def _verdict(ev: Evidence, one: Variant, cases: tuple[Case, ...], size: int) -> 
         speedup = ev.times.total_speedup(one.name, size)
     else:
         speedup = ev.times.speedup(one.name, known[0], size)
-    verdict = cell_markup.verdict_cell(speedup)
     where = f", {known[0]}" if len(known) < len(cases) else ""
-    compared = {"faster": " than ", "slower": " than ", "same": " as "}.get(
-        speedup.verdict if speedup else "", " against "
-    )
-    return MISSING if speedup is None else verdict + f"{compared}{baseline.rpartition('/')[2]}{where}"
+    return cell_markup.comparison_cell(speedup, f"{baseline.rpartition('/')[2]}{where}") if speedup else MISSING
 
 
 def _chart(ev: Evidence, device: str) -> Figure:

@@ -8,7 +8,7 @@ from warpbook.common import units
 from warpbook.kernels.headers import is_unusual
 from warpbook.kernels.variants import Variant
 from warpbook.report import trace_layout
-from warpbook.report.evidence import INCONCLUSIVE, Evidence, Speedup
+from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.evidence.missing_data import PROGRAM
 from warpbook.report.excerpts import excerpt
 from warpbook.report.figures import speedup_plots
@@ -132,7 +132,7 @@ def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Spee
         apart=_separate_cell(ev, variant, "op"),
         on_gpu=cell_markup.speedup_cell(ev.times.total_speedup(variant.name, ev.largest, kind="gpu")),
         on_gpu_apart=_separate_cell(ev, variant, "gpu"),
-        verdict="" if at_largest.short_substitute == INCONCLUSIVE else cell_markup.verdict_cell(at_largest),
+        verdict="" if at_largest.doubt and at_largest.verdict == "ambiguous" else cell_markup.verdict_cell(at_largest),
         judged=verdicts.total(),
         judged_over=f"pairs of {ev.case_word} and size" if len(ev.layers) > 1 else "sizes",
         tally=", ".join(

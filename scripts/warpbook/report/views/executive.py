@@ -125,9 +125,12 @@ def _program_sentence(ev: Evidence, best: Variant) -> str:
         f"{units.time(second * 1e3, 3)} with {one.stem}" for second, one in zip(seconds, (naive, best), strict=True)
     ]
     parts = units.join_all([units.percent(share, 1 if share >= 0.001 else 2) for share in shares])
-    part = f"are {'hardly a' if max(shares) < NOTABLE else 'a visible'} part of it ({parts})"
     whole = _whole_network_sentence(ev, best)
-    return f"The whole program takes {units.join_all(each)}; the convolutions {part}{whole and f'. {whole}'}"
+    part, so = ("hardly a", ", so no kernel changes its time visibly") if max(shares) < NOTABLE else ("a visible", "")
+    return (
+        f"The convolutions are {part} part of the whole program ({parts}){so}: {units.join_all(each)}"
+        f"{whole and f'. {whole}'}"
+    )
 
 
 def _whole_network_sentence(ev: Evidence, best: Variant) -> str:
@@ -208,7 +211,9 @@ def _facts(ev: Evidence, best: Variant) -> Iterator[tuple[str, Cell]]:
     if changes := _changes_since(ev):
         yield "Since the last run", changes
     failed = ev.problems.table[ev.problems.table.status != "unsupported"]
-    if left_out := [*filter(None, [ev.missing_reason("cpu")]), *failed.variant.unique()]:
+    wholly = failed[~failed[["layers", "sizes", "kinds"]].apply(lambda row: any(map(len, row)), axis=1)]
+    no_cpu = ev.missing_reason("cpu")
+    if left_out := [*([f"CPU times: {no_cpu}"] if no_cpu else []), *wholly.variant.unique()]:
         yield "Left out", "; ".join(left_out)
 
 

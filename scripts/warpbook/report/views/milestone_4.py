@@ -5,7 +5,6 @@ from collections.abc import Hashable
 from typing import Any
 
 from warpbook.common import units
-from warpbook.kernels.headers import is_unusual
 from warpbook.kernels.variants import Variant
 from warpbook.report import trace_layout
 from warpbook.report.evidence import Evidence, Speedup
@@ -101,9 +100,7 @@ def _optimization(ev: Evidence, variant: Variant) -> View:
         outcome=_outcome(ev, variant, at_largest, speedups) if at_largest and not problems else None,
         pace=launch_overhead.overhead_sentence(ev, variant),
         figure=_gains(ev, variant) if sound else None,
-        change=excerpt(
-            variant, ev.plan.variants[variant.header.builds_on], usual=not any(is_unusual(case) for case in ev.layers)
-        ),
+        change=excerpt(variant, ev.plan.variants[variant.header.builds_on], cases=ev.layers),
         claims=claim_table.claims_by_verdict(ev, variant.name),
         streams=_streams(ev, variant),
         built=_build_comparison(ev, variant),

@@ -4,7 +4,7 @@ import pytest
 
 from warpbook.config.settings import TimelineSpec
 from warpbook.report.views import profiled_programs
-from warpbook.report.views.profiled_programs import program_profile
+from warpbook.report.views.profiled_programs import profile_places, program_profile
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def test_a_weight_set_is_shown_apart_and_what_was_not_watched_is_said(view, ev, 
     assert "more than the 25000 that a run keeps" in watched.problem
     assert "at 1000 images" in watched.activities.caption
 
-    watched = program_profile(ev, ev.plan.variants["direct"], "trained", "m3")
+    watched = program_profile(ev, ev.plan.variants["direct"], ev.largest, profile_places("m3", "trained"), "trained")
     assert watched.problem == "it was not profiled with the weights trained in the cited run"
     assert watched.activities is watched.calls is None
     assert watched.places == ("m3-gpu-trained", "m3-api-trained")
@@ -39,7 +39,8 @@ def test_a_weight_set_is_shown_apart_and_what_was_not_watched_is_said(view, ev, 
     (first,) = (row for row in ev.profiles.rows("direct", ev.largest, ("kernel",)) if row.name == "conv_forward")
     (low,) = (row for row in ev.profiles.rows("direct", ev.largest, ("kernel",), "low") if row.name == "conv_forward")
     assert low.total_ns == first.total_ns + 7 * first.calls
-    assert program_profile(ev, ev.plan.variants["direct"], "low", "m3").problem == ""
+    low = program_profile(ev, ev.plan.variants["direct"], ev.largest, profile_places("m3", "low"), "low")
+    assert low.problem == ""
 
 
 def test_a_layer_that_was_not_watched_at_the_size_named_is_drawn_at_one_that_was_and_that_is_said(ev, monkeypatch):

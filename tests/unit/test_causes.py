@@ -143,5 +143,7 @@ def test_what_is_ambiguous_is_named_with_the_samples_that_would_settle_it_and_no
         "Take more samples of streams (6 now, about 42 to decide), restrict beside direct (10 now, about 250 to decide) and "
         "block (10 now, more than 10 000 to decide)"
     )
-    once = compared("tiled", "ambiguous", Estimate(8.0, math.nan, math.nan, 1))
+    once = compared("tiled", "ambiguous", Estimate(2.5, math.nan, math.nan, 1))
     assert "tiled (1 now, about 6 to decide)" in samples(once)
+    far = compared("tiled", "ambiguous", Estimate(8.0, math.nan, math.nan, 1))
+    assert samples(far) == ""

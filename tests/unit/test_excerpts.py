@@ -5,11 +5,17 @@ import re
 import pytest
 
 from warpbook.kernels import variants
+from warpbook.problems import problem
 from warpbook.report import excerpts
 from warpbook.report.excerpts import ADDED, GAP, MOST_LINES, REMOVED
 
 KNOWN = variants.discover()
 BUILT_ON = {name: one.header.builds_on for name, one in KNOWN.items() if one.cuda_source and one.header.builds_on}
+
+
+def conv(kernel_size: int):
+    """A convolution with a kernel of this size."""
+    return problem.find("conv").case("layer", {"C": 1, "H": 28, "W": 28, "M": 50, "K": kernel_size})
 
 
 def shown(found) -> list[tuple[str, str]]:
@@ -81,12 +87,26 @@ def test_code_is_escaped_and_its_keywords_bear_pygments_classes(change):
 def test_kernels_for_unusual_cases_are_left_out_where_a_study_has_none():
     both, over = KNOWN["constant_weights_shared_input"], KNOWN["shared_input"]
     assert any("conv_general" in text for _, text in shown(excerpts.excerpt(both, over)))
-    usual = excerpts.excerpt(both, over, usual=True)
+    usual = excerpts.excerpt(both, over, cases=[conv(5)])
     assert [text for sign, text in shown(usual) if sign == ADDED] == [
         "__constant__ float weights[WEIGHTS_MAX];",
         "const float* taps = weights + (map * C + c) * K * K;",
     ]
     assert (usual.added, usual.removed, usual.more) == (2, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel_size", "shown_name", "other"),
+    [
+        ("unrolled_kernel_loops", 5, "row_of_5", "row_of_7"),
+        ("unrolled_kernel_loops", 7, "row_of_7", "row_of_5"),
+        ("constant_shapes", 5, "1, 28, 28, 50, 5", "1, 64, 64, 6, 5"),
+    ],
+)
+def test_code_for_the_extents_of_other_studies_gives_way_to_that_for_this_one_s(name, kernel_size, shown_name, other):
+    found = excerpts.excerpt(KNOWN[name], KNOWN[BUILT_ON[name]], cases=[conv(kernel_size)])
+    words = " ".join(text for _, text in shown(found))
+    assert words.count(shown_name) > words.count(other)
 
 
 def test_every_kernel_s_excerpt_is_made_of_lines_of_the_two_sources():

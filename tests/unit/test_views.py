@@ -2,6 +2,7 @@
 
 import math
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import pytest
 from markupsafe import Markup, escape
@@ -13,6 +14,7 @@ from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report import rendering
 from warpbook.report.evidence import Speedup
+from warpbook.report.evidence.ranking import Ranking
 from warpbook.report.figures import bound_plots, time_plots, unit_plots
 from warpbook.report.figures.unit_plots import UnitRow
 from warpbook.report.views import cell_markup
@@ -57,6 +59,7 @@ def test_a_speedup_stands_with_its_interval_and_with_a_dagger_where_it_was_not_t
 
 def test_a_speedup_that_no_one_number_tells_says_what_is_known_of_it_in_every_place():
     few, wide = "fewer than three samples", "differ by a factor of more than 1.5"
+    rough = "which give no interval"
     for value, low, high, n, drift, verdict, printed, note in [
         (10.6, 10.5, 10.7, 300, 0.0, "faster", None, []),
         (2.0, 1.7, 2.3, 9, 0.0, "faster", None, []),
@@ -66,11 +69,14 @@ def test_a_speedup_that_no_one_number_tells_says_what_is_known_of_it_in_every_pl
         (1.0, 0.72, 1.41, 9, 0.0, "ambiguous", ["inconclusive (interval [0.72, 1.41])", "inconclusive"], [few, wide]),
         (2.0, 1.9, 2.1, 2, 0.0, "faster", ["no ratio from two samples", "no ratio"], [few]),
         (2.0, math.nan, math.nan, 1, 0.0, "ambiguous", ["inconclusive (one sample)", "inconclusive"], [few, wide]),
+        (151.7, math.nan, math.nan, 1, 0.0, "ambiguous", ["≈150×† (one sample)", "≈150×†"], [few, rough]),
+        (0.2, 0.19, 0.21, 2, 0.0, "slower", ["≈0.20×† (two samples)", "≈0.20×†"], [few, rough]),
+        (5.0, 0.5, 50, 2, 0.0, "ambiguous", ["inconclusive (two samples)", "inconclusive"], [few, wide]),
     ]:
         ours = Speedup(Estimate(value, low, high, n).widen(drift), False, verdict)
         cells = [cell_markup.speedup_cell(ours), cell_markup.ratio_cell(ours)]
         assert [escape(cell) for cell in cells] == cells  # a page shows no tag of theirs
-        assert [words for words in (few, wide) if words in cell_markup.doubt_note([cells[1]])] == note
+        assert [words for words in (few, rough, wide) if words in cell_markup.doubt_note([cells[1]])] == note
         texts = [text.replace("\u202f", " ") for text in (ours.plain_text, ours.short_text)]
         assert texts == list(map(plain, cells))
         if printed:
@@ -218,3 +224,24 @@ def test_every_bar_bears_its_number_and_the_bound_alone_is_dark():
     assert drawn.count(">–<") == 2 * len(unit_plots.COLUMNS) - 3
     assert all(drawn.count(f">{head}<") == 1 for head in ("conv1", "direct", "other", *unit_plots.COLUMNS))
     assert [drawn.count(f">{cell}<") for cell in words] == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("best", "shown"),
+    [
+        ("f", ["abcdf"]),  # most steps alike
+        ("h", ["abcde", "agh"]),
+        ("c", ["abcde"]),  # the longest passes it
+        ("e", ["abcde"]),
+        ("b", ["abcde"]),  # two steps are no chain
+    ],
+)
+def test_the_longest_chain_stands_beside_that_to_the_best_where_most_of_its_steps_are_others(best, shown):
+    baselines = {"a": "", "b": "a", "c": "b", "d": "c", "e": "d", "f": "d", "g": "a", "h": "g"}
+    variants = {
+        name: SimpleNamespace(name=name, header=SimpleNamespace(builds_on=on)) for name, on in baselines.items()
+    }
+    ranking = Ranking(SimpleNamespace(plan=SimpleNamespace(variants=variants), study=SimpleNamespace(first_kernel="")))
+    ranking.measured_variants = lambda *_, **__: list(variants.values())
+    ranking.best = variants[best]
+    assert ["".join(step.name for step in chain) for chain in ranking.chains] == shown

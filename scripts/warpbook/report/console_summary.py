@@ -47,8 +47,9 @@ def _comparison_words(ev: Evidence, best: Variant, other: Variant) -> str:
     number = speedup.short_substitute or cell_markup.headline_ratio(speedup)
     if number == INCONCLUSIVE:
         return f"{number} against {other.stem} ({speedup.doubt})"
-    link = {"faster": "than", "slower": "than", "same": "as"}.get(speedup.verdict, "against")
-    compared = f"{speedup.verdict} {link} {other.stem}"
+    if speedup.rough:
+        return f"{number} the speed of {other.stem} ({speedup.doubt})"
+    compared = f"{speedup.compared} {other.stem}"
     return f"{compared}: {number}" if speedup.quotable else f"{compared} ({speedup.doubt})"
 
 

@@ -3,7 +3,7 @@
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache
@@ -15,8 +15,10 @@ from pygments.lexers.c_like import CudaLexer
 from pygments.lexers.python import PythonLexer
 from pygments.token import STANDARD_TYPES, Comment, Keyword, Name, Number
 
+from warpbook.kernels.headers import is_unusual
 from warpbook.kernels.launch_inference import cuda_ast, launch_sites
 from warpbook.kernels.variants import Variant
+from warpbook.problems.problem import Case
 
 MOST_LINES = 9  # lines of an excerpt, what is left out not counted
 MOST_PAIRS = 100_000  # pairs of equal lines; the project's files have hundreds
@@ -26,6 +28,7 @@ _NEAR = 1  # unchanged lines that are shown at an end of a longer stretch of the
 _SHOWN = (Comment, Keyword, Name.Builtin, Number)
 _LEXERS = {".cu": CudaLexer, ".cpp": CppLexer, ".py": PythonLexer}
 _WORD = re.compile(r"\w+")
+_NUMBERED = re.compile(r"\b[A-Za-z]\w*?(?:_\d+)+\b|(?:, \d+){2,}")  # such as conv_1_28_50_5, or arguments 1, 28, 50, 5
 # Such lines tell no idea of a kernel.
 _PLUMBING = re.compile(r'.*\basm\b|"|:|(using|template|namespace|static_assert)\b')
 _NO_CODE = re.compile(r"\s*(//.*|#.*|[{}\s;]*)")
@@ -66,13 +69,18 @@ class _Entry:
     weight: float
 
 
-def excerpt(variant: Variant, baseline: Variant, most_lines: int = MOST_LINES, usual: bool = False) -> Excerpt | None:
+def excerpt(
+    variant: Variant, baseline: Variant, most_lines: int = MOST_LINES, cases: Sequence[Case] = ()
+) -> Excerpt | None:
     """The stretch of at most `most_lines` lines that tells most of what `variant` changes in `baseline`: in kernels,
-    else constants, else launchers. None where nothing differs. `usual`: without kernels for unusual cases alone."""
+    else constants, else launchers. None where nothing differs. cases: what it is read for. Code for extents that they do not
+    have tells nothing, and kernels for unusual cases alone are left out where none is."""
+    usual = bool(cases) and not any(map(is_unusual, cases))
+    extents = {extent for case in cases for extent in case.extents.values()}
     if variant.language != baseline.language:
         ending = ".py" if variant.language else ".cu"
         own = _kernels_of_python(variant.launcher_code) if variant.language else _kernels_code(variant, usual)
-        if (found := _stretch("", own, most_lines)) is None:
+        if (found := _stretch("", own, most_lines, extents)) is None:
             return None
         entries, added, _ = found
         lines = tuple(Line(" ", line.code) for line in _highlight(entries, "", own, ending))
@@ -83,7 +91,7 @@ def excerpt(variant: Variant, baseline: Variant, most_lines: int = MOST_LINES, u
         sides.append(("\n".join(variant.defines), "\n".join(baseline.defines), ".cu"))
     sides.append((variant.launcher_code, baseline.launcher_code, ".py"))
     for after, before, ending in sides:
-        found = _stretch(before, after, most_lines)
+        found = _stretch(before, after, most_lines, extents)
         if found:
             entries, added, removed = found
             lines = tuple(_highlight(entries, before, after, ending))
@@ -111,9 +119,9 @@ def _kernels_of_python(code: str) -> str:
     return "\n".join(kernels) or code
 
 
-def _stretch(before: str, after: str, most_lines: int) -> tuple[list[_Entry], int, int] | None:
+def _stretch(before: str, after: str, most_lines: int, extents: set[int]) -> tuple[list[_Entry], int, int] | None:
     """The entries that are shown, and how many lines are added and removed in all; None where no code differs."""
-    entries = _insert_gaps(list(_difference(before, after)))
+    entries = _insert_gaps(list(_difference(before, after, _names_for_others(before + after, extents))))
     if not any(entry.weight for entry in entries):
         return None
     # Gaps are free: they are no lines of code.
@@ -137,8 +145,18 @@ def _end(entries: list[_Entry], start: int, most_lines: int) -> int:
     return len(entries)
 
 
-def _difference(before: str, after: str) -> Iterator[_Entry]:
-    """Every line of code of both. Comments, brackets alone and empty lines are left out; indentation is no change."""
+def _names_for_others(code: str, extents: set[int]) -> set[str]:
+    """Names, and lists of arguments, that differ from one for these extents by their numbers alone: row_of_7 beside row_of_5."""
+    families: dict[str, list[tuple[str, bool]]] = {}
+    for name in {*_NUMBERED.findall(code)}:
+        suits = {*map(int, re.findall(r"(?<=[_ ])\d+", name))} <= extents
+        families.setdefault(re.sub(r"\d+", "", name), []).append((name, suits))
+    return {name for alike in families.values() for name, suits in alike if not suits and any(one for _, one in alike)}
+
+
+def _difference(before: str, after: str, others: set[str]) -> Iterator[_Entry]:
+    """Every line of code of both. Comments, brackets alone and empty lines are left out; indentation is no change. others:
+    names that tell nothing."""
     old, new = (lines_of_code(text) for text in (before, after))
     known, kept = set(_WORD.findall(before)), set(_WORD.findall(after))
     sides = [text for _, text in old], [text for _, text in new]
@@ -151,14 +169,16 @@ def _difference(before: str, after: str) -> Iterator[_Entry]:
             yield from (_Entry(" ", number, 0.0) for number, _ in new[new_start:new_end])
             continue
         for number, text in old[old_start:old_end]:
-            yield _Entry(REMOVED, number, _weight(text, kept))
+            yield _Entry(REMOVED, number, _weight(text, kept, others))
         for number, text in new[new_start:new_end]:
-            yield _Entry(ADDED, number, _weight(text, known, 2))
+            yield _Entry(ADDED, number, _weight(text, known, others, 2))
 
 
-def _weight(text: str, known: set[str], each: int = 1) -> float:
-    """How much a changed line tells: `each` for a word that the other side lacks; almost nothing in plumbing."""
-    return 0.1 if _PLUMBING.match(text) else 1 + each * len(set(_WORD.findall(text)) - known)
+def _weight(text: str, known: set[str], others: set[str], each: int = 1) -> float:
+    """How much a changed line tells: `each` for a word that the other side lacks; almost nothing in plumbing, and with a name
+    of `others`."""
+    dull = _PLUMBING.match(text) or others & {*_NUMBERED.findall(text)}
+    return 0.1 if dull else 1 + each * len(set(_WORD.findall(text)) - known)
 
 
 def lines_of_code(text: str) -> list[tuple[int, str]]:

@@ -1,19 +1,16 @@
-"""What profilers saw of the programs: a layer's kernels under two variants, copies hidden by kernels, how far the tools
-agree, and what watching costs."""
+"""What profilers saw of the programs: a layer's kernels, copies hidden by kernels, and how far the tools agree."""
 
 from dataclasses import dataclass
 
 import pandas as pd
 
 from warpbook.common.intervals import covered_length, total_length, unite
-from warpbook.kernels.variants import Variant
 from warpbook.machine import available_profilers
 from warpbook.profiling.counters import DURATION
 from warpbook.report.evidence import Evidence
 from warpbook.runs import tables
 
 AGREE_WITHIN = 0.1
-UNSEEN = 0.01  # a share of a drawn axis
 
 
 def kernels_in_layer(ev: Evidence, variant: str, layer: str, size: int, tool: str | None = None) -> pd.DataFrame:
@@ -50,48 +47,6 @@ def copy_overlap(events: pd.DataFrame) -> CopyOverlap:
         hidden_ns=covered_length(copies, kernels),
         kernels_at_once=sum(end - start for start, end in kernels) / busy if busy else 0.0,
     )
-
-
-@dataclass(frozen=True)
-class Side:
-    """One variant's kernels on one layer in its traced program, times from the first kernel's start."""
-
-    variant: str
-    layer: str
-    size: int
-    kernels: pd.DataFrame
-
-    @property
-    def span_ns(self) -> int:
-        return int(self.kernels.end_ns.max() - self.kernels.start_ns.min())
-
-    @property
-    def busy_ns(self) -> int:
-        return total_length(event_spans(self.kernels))
-
-    def one_bar(self, axis_ns: int) -> bool:
-        """Whether on an axis so long one kernel is all that can be seen, with no gap before or after it."""
-        longest = int((self.kernels.end_ns - self.kernels.start_ns).max())
-        return self.span_ns - longest < UNSEEN * axis_ns
-
-
-def comparison_sides(ev: Evidence, variant: Variant) -> list[tuple[Side, Side]]:
-    """Each layer under a variant and what it builds on, at the largest size traced of both; none without one."""
-    before = variant.header.builds_on
-    for size in reversed(ev.sizes):
-        pairs = [(_side(ev, before, layer, size), _side(ev, variant.name, layer, size)) for layer in ev.layer_names]
-        if all(len(side.kernels) for pair in pairs for side in pair):
-            return pairs
-    return []
-
-
-def _side(ev: Evidence, variant: str, layer: str, size: int) -> Side:
-    return Side(variant, layer, size, kernels_in_layer(ev, variant, layer, size))
-
-
-def kernel_names(pairs: list[tuple[Side, Side]]) -> list[str]:
-    """The kernels of all sides, each once, in the order of their names: a colour of its own in every table."""
-    return sorted({name for pair in pairs for side in pair for name in side.kernels.name})
 
 
 @dataclass(frozen=True)

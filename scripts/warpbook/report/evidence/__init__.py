@@ -19,11 +19,12 @@ from warpbook.report.evidence.ranking import Ranking
 from warpbook.report.evidence.run_selection import Selection
 from warpbook.report.evidence.scope import Scope
 from warpbook.report.evidence.submission_evidence import SubmissionEvidence
-from warpbook.report.evidence.time_series import INCONCLUSIVE, NO_RATIO, STATE, Speedup, Times
+from warpbook.report.evidence.time_series import ABOUT, INCONCLUSIVE, NO_RATIO, STATE, Speedup, Times
 from warpbook.runs.catalog import Run
 from warpbook.workflow.plan import Plan
 
 __all__ = [
+    "ABOUT",
     "API_KINDS",
     "GPU_KINDS",
     "INCONCLUSIVE",

@@ -192,9 +192,7 @@ class ClaimVerdicts(EvidencePart):
         return ClaimValue("", 0, before, after, _exact(before, after), True, OPEN)
 
     def _main_kernel_resource(self, quantity: str, variant: str) -> float:
-        kernels = self._ev.builds.kernels(variant)
-        main = self._ev.profiles.main_kernel(variant, set(kernels.kernel)) or self._ev.plan.variants[variant].kernel
-        rows = kernels[kernels.kernel == main.partition("<")[0]]
+        _, rows = self._ev.profiles.main_kernel(variant)
         if rows.empty:
             raise UndecidedClaim(f"{variant} was not built for {self._ev.arch}")
         return float(rows[quantity].iloc[0])

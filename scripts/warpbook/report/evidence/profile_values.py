@@ -164,7 +164,14 @@ class ProfileValues(EvidencePart):
             )
         return rows
 
-    def main_kernel(self, variant: str, among: set[str]) -> str:
+    def main_kernel(self, variant: str) -> tuple[str, pd.DataFrame]:
+        """The kernel that took most of a variant's program, as `_longest_kernel` has it, else its header's; and its row of
+        the builds for the GPU cited, no row where it was not built."""
+        built = self._ev.builds.kernels(variant)
+        name = self._longest_kernel(variant, set(built.kernel)) or self._ev.plan.variants[variant].kernel
+        return name, built[built.kernel == name.partition("<")[0]]
+
+    def _longest_kernel(self, variant: str, among: set[str]) -> str:
         """Which of some kernels took most of the program at the largest size that was traced; empty where none did."""
         for size in reversed(self._ev.sizes):
             launches = self.launches(variant, size)

@@ -1,19 +1,10 @@
 """Which variants have sound figures, which of them stand for the rest, and which stand on each other."""
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence.cache import cached_method
 from warpbook.report.evidence.scope import EvidencePart
-
-
-@dataclass(frozen=True)
-class Composite:
-    """The fastest of ours on each layer, where these are several variants: parts and their times in ms by layer."""
-
-    parts: dict[str, Variant]
-    times_ms: dict[str, float]
 
 
 class Ranking(EvidencePart):
@@ -53,37 +44,28 @@ class Ranking(EvidencePart):
 
     @cached_property
     def faster_variants(self) -> dict[str, Variant]:
-        """By layer, the FP32 GPU variant of ours that is called faster there than the best of all."""
+        """By layer, the FP32 GPU variant of ours with the least median there, which may have no figure elsewhere, where it is
+        called faster than the best of all."""
         if self.best is None:
             return {}
-        found, size = {}, self._ev.largest
-        for layer, fastest in self._fastest_by_layer().items():
-            over = self._ev.times.speedup(fastest.name, layer, size, over=self.best.name)
+        found, size, times = {}, self._ev.largest, self._ev.times
+        ours = [
+            one for one in self._ev.compared_variants("gpu") if not one.header.peer and one.header.precision == "fp32"
+        ]
+        for layer in self._ev.layer_names:
+            timed = [(time.value, one) for one in ours if (time := times.op(one.name, layer, size))]
+            fastest = min(timed, key=lambda each: each[0])[1]
+            over = times.speedup(fastest.name, layer, size, over=self.best.name)
             if over and over.verdict == "faster":
                 found[layer] = fastest
         return found
 
     @cached_property
-    def composite(self) -> Composite | None:
-        """The best with each of `faster_variants` on its layer; None where there is none."""
+    def composite(self) -> dict[str, Variant]:
+        """The best with each of `faster_variants` on its layer; empty where there is none."""
         if self.best is None or not self.faster_variants:
-            return None
-        parts = {layer: self.faster_variants.get(layer, self.best) for layer in self._ev.layer_names}
-        times = {layer: self._ev.times.op(one.name, layer, self._ev.largest) for layer, one in parts.items()}
-        return Composite(parts, {layer: time.value for layer, time in times.items() if time})
-
-    def _fastest_by_layer(self) -> dict[str, Variant]:
-        """By layer, the FP32 variant of ours with the least median there; it may have no figure elsewhere."""
-        size, found = self._ev.largest, {}
-        ours = [one for one in self._ev.compared_variants("gpu") if not one.header.peer]
-        for layer in self._ev.layer_names:
-            times = [
-                (time.value, one)
-                for one in ours
-                if one.header.precision == "fp32" and (time := self._ev.times.op(one.name, layer, size))
-            ]
-            found[layer] = min(times, key=lambda timed: timed[0])[1]
-        return found
+            return {}
+        return {layer: self.faster_variants.get(layer, self.best) for layer in self._ev.layer_names}
 
     @cached_property
     def best_rounded(self) -> Variant | None:
@@ -147,21 +129,18 @@ class Ranking(EvidencePart):
 
     @cached_property
     def chains(self) -> list[list[Variant]]:
-        """Of cumulative chains of three steps or more the longest and that to the best, from where the study says."""
+        """Of cumulative chains of three steps or more the longest, and that to the best, from where the study says. One alone
+        where the longest passes the best or shares more than half of its steps with that chain."""
         measured = self.measured_variants("gpu", peers=False)
-        chains = [[step for step in self.chain(variant) if step in measured] for variant in measured]
-        passed = {step.name for chain in chains for step in chain[:-1]}
-        ends = [chain for chain in chains if chain[-1].name not in passed and len(chain) >= 3]
-        shown: list[list[Variant]] = []
-        for chain in sorted(ends, key=len, reverse=True):
-            # One that leaves a longer chain by its last step alone says nothing that its last step's section does not.
-            if not any(chain[:-1] == longer[: len(chain) - 1] for longer in shown):
-                shown.append(chain)
-        return [
-            self._chain_from(self._ev.study.first_kernel, chain) if chain[-1] == self.best else chain
-            for chain in shown
-            if chain[-1] == self.best or chain == shown[0]
-        ]
+        every = [[step for step in self.chain(variant) if step in measured] for variant in measured]
+        longest = max(every, key=len, default=[])
+        if len(longest) < 3:
+            return []
+        to_best = next((chain for chain in every if chain[-1] == self.best and len(chain) >= 3), None)
+        if to_best is None or self.best in longest[:-1]:
+            return [longest]
+        alike = 2 * sum(step in to_best for step in longest) > len(longest)
+        return [*([] if alike else [longest]), self._chain_from(self._ev.study.first_kernel, to_best)]
 
     def _chain_from(self, start: str, chain: list[Variant]) -> list[Variant]:
         """A chain begun at `start`: back over what that builds on to where the two part, if it was measured."""

@@ -20,10 +20,14 @@ STATE = {"gpu": "cold", "cpu": "hot"}
 """The state that figures are quoted in: a GPU call finds its data in memory, not in the cache; a CPU call repeats."""
 
 Series = np.ndarray
+Parts = tuple[tuple[str, str], ...]
+"""Layers, each with the name of the variant that computes it."""
 
 
 WIDEST = 1.5  # the most that an interval's upper end may be of its lower one where a ratio is settled
 FEWEST = 3  # the fewest samples that a settled ratio rests on
+FAR = 3.0  # a ratio that fewer samples tell from 1 too, though not to its digits
+ABOUT = "≈"
 INCONCLUSIVE = "inconclusive"
 NO_RATIO = "no ratio"
 
@@ -46,23 +50,35 @@ class Speedup:
         return f"interval {units.ratio_interval(self.ratio)}"
 
     @property
+    def rough(self) -> bool:
+        """Whether it rests on fewer samples than a settled ratio and yet is FAR from 1, as is the interval if there is one."""
+        value, low, high = self.ratio.value, self.ratio.low, self.ratio.high
+        return self.ratio.n < FEWEST and max(value, 1 / value) >= FAR and not low <= 1 <= high
+
+    @property
     def short_substitute(self) -> str:
-        """What stands in the place of a number that is not quoted: where the verdict knows the direction, how far the
-        speedup reaches, 16× to 30×, or that few samples give no ratio; else inconclusive. Empty where one is quoted."""
+        """What stands in the place of a number that is not quoted: about how much a `rough` one is, ≈150×. Where the verdict
+        knows the direction, how far the speedup reaches, 16× to 30×, or that few samples give no ratio; else inconclusive.
+        Empty where one is quoted."""
         if not self.doubt:
             return ""
+        if self.rough:
+            return f"{ABOUT}{units.significant(float(f'{self.ratio.value:.2g}'), 2)}×"
         if self.verdict not in ("faster", "slower"):
             return INCONCLUSIVE
         return NO_RATIO if self.ratio.n < FEWEST else units.ratio_ends(self.ratio)
 
     @property
     def substitute(self) -> str:
-        """For a sentence: 16× to 30×† n 6, no ratio from two samples, inconclusive (interval [0.72, 1.41])."""
+        """For a sentence: 16× to 30×† n 6, ≈150×† (one sample), no ratio from two samples, inconclusive (interval [0.72,
+        1.41])."""
         short = self.short_substitute
         if short == INCONCLUSIVE:
             return f"{short} ({self.doubt})"
         if short == NO_RATIO:
             return f"{short} from {self.doubt}"
+        if self.rough:
+            return f"{short}{self.dagger} ({self.doubt})"
         return f"{short}{self.dagger} {self.sample_size}" if short else ""
 
     @property
@@ -74,6 +90,11 @@ class Speedup:
     def dagger(self) -> str:
         """The mark of two that were measured separately."""
         return "" if self.paired else "†"
+
+    @property
+    def compared(self) -> str:
+        """Its verdict before the name of what it is over: faster than, same as, ambiguous against."""
+        return f"{self.verdict} {({'faster': 'than', 'slower': 'than', 'same': 'as'}).get(self.verdict, 'against')}"
 
     @property
     def sample_size(self) -> str:
@@ -144,23 +165,29 @@ class Times(EvidencePart):
         """Times in the state that figures are quoted in, throttled ones left out."""
         return summaries.drop_nan(self._series(variant, layer, size, kind, self._quoted_state(variant)))
 
-    def _sound_layers(self, variant: str, size: int, kind: str) -> list[Series] | None:
-        """A series for each layer; None where one has no sound figure."""
-        series = [self._sound_times(variant, layer, size, kind) for layer in self._ev.layer_names]
-        return series if all(map(len, series)) else None
-
     @cached_method
     def op(self, variant: str, layer: str, size: int, kind: str = "op", state: str | None = None) -> Estimate | None:
         """Median time in ms of one layer, with its interval; None where there is no sound figure."""
         return summaries.series_median(self._series(variant, layer, size, kind, state or self._quoted_state(variant)))
 
-    @cached_method
     def total(self, variant: str, size: int, kind: str = "op") -> Estimate | None:
-        """Sum over the layers of their medians in ms, with a bootstrap interval; None where a layer has no figure."""
-        if len(self._ev.layers) == 1:
-            return self.op(variant, self._ev.layers[0].name, size, kind)
-        series = self._sound_layers(variant, size, kind)
-        return statistics.sum_of_medians(series) if series else None
+        """The time of all layers by one variant, as `sum_over` has it."""
+        return self._sum(self._everywhere(variant), size, kind)
+
+    def sum_over(self, parts: dict[str, Variant], size: int) -> Estimate | None:
+        """Sum of the medians in ms of the layers in `parts`, each by its own variant, with a bootstrap interval; None where
+        one has no sound figure."""
+        return self._sum(_by_name(parts), size, "op")
+
+    @cached_method
+    def _sum(self, parts: Parts, size: int, kind: str) -> Estimate | None:
+        series = [self._sound_times(name, layer, size, kind) for layer, name in parts]
+        if not all(map(len, series)):
+            return None
+        return statistics.median(series[0]) if len(series) == 1 else statistics.sum_of_medians(series)
+
+    def _everywhere(self, variant: str) -> Parts:
+        return tuple((layer, variant) for layer in self._ev.layer_names)
 
     def _pairs(self, variant: str, over: str, layer: str, size: int, kind: str) -> tuple[Series, Series] | None:
         """(`over`'s times, variant's times) of the same rounds of one's job; None where there are none."""
@@ -181,104 +208,69 @@ class Times(EvidencePart):
         pairs = self._pairs(variant, over, layer, size, "op")
         return summaries.series_median(pairs[0]) if pairs else self.op(over, layer, size)
 
-    @cached_method
     def speedup(self, variant: str, layer: str, size: int, over: str | None = None, kind: str = "op") -> Speedup | None:
         """How many times faster a variant is on one layer than `over` (by default what it builds on): paired where both
         were interleaved, else the ratio of two series of their own."""
-        over = over or self._baseline(variant)
-        if not over:
-            return None
-        second = self.speedup(variant, layer, size, over, "gpu") if kind == "op" else None
-        pairs = self._pairs(variant, over, layer, size, kind)
-        if pairs:
-            return self._paired_speedup(statistics.paired_ratio(*pairs), second)
-        base, mine = (self._sound_times(name, layer, size, kind) for name in (over, variant))
-        if not len(base) or not len(mine):
-            return None
-        return self._separate_speedup(statistics.unpaired_ratio(base, mine), variant, over, size, [layer], second)
+        return self._ratio(((layer, variant),), over or self._baseline(variant), size, kind)
 
-    @cached_method
     def total_speedup(self, variant: str, size: int, over: str | None = None, kind: str = "op") -> Speedup | None:
         """The same for the sum over all layers."""
-        over = over or self._baseline(variant)
+        return self._ratio(self._everywhere(variant), over or self._baseline(variant), size, kind)
+
+    def speedup_of_sum(self, parts: dict[str, Variant], over: str, size: int) -> Speedup | None:
+        """The same of the layers in `parts`, each by its own variant, over one other."""
+        return self._ratio(_by_name(parts), over, size, "op")
+
+    @cached_method
+    def _ratio(self, parts: Parts, over: str, size: int, kind: str) -> Speedup | None:
         if not over:
             return None
-        layers = self._ev.layer_names
-        if len(layers) == 1:
-            return self.speedup(variant, layers[0], size, over, kind)
-        second = self.total_speedup(variant, size, over, "gpu") if kind == "op" else None
-        pairs = [pair for layer in layers if (pair := self._pairs(variant, over, layer, size, kind))]
-        if len(pairs) == len(layers):
-            base, mine = ([pair[side] for pair in pairs] for side in (0, 1))
-            return self._paired_speedup(statistics.ratio_of_sums(base, mine, paired=True), second)
-        base_series, series = (self._sound_layers(name, size, kind) for name in (over, variant))
-        if not base_series or not series:
-            return None
-        ratio = statistics.ratio_of_sums(base_series, series, paired=False)
-        return self._separate_speedup(ratio, variant, over, size, layers, second)
+        pairs = [pair for layer, name in parts if (pair := self._pairs(name, over, layer, size, kind))]
+        if len(pairs) < len(parts):
+            return self._separate_ratio(parts, over, size, kind)
+        base, mine = ([pair[side] for pair in pairs] for side in (0, 1))
+        several = len(parts) > 1
+        ratio = statistics.ratio_of_sums(base, mine, paired=True) if several else statistics.paired_ratio(*pairs[0])
+        return Speedup(
+            ratio, True, self._verdict(ratio, self._ratio(parts, over, size, "gpu") if kind == "op" else None)
+        )
 
-    def sum_over(self, parts: dict[str, Variant], size: int) -> Estimate | None:
-        """The time of the study's layers in `parts`, each by its own variant; None where one has no sound figure."""
-        variants = {one.name for one in parts.values()}
-        if len(variants) == 1 and [*parts] == self._ev.layer_names:
-            return self.total(variants.pop(), size)
-        if len(parts) == 1:
-            ((layer, one),) = parts.items()
-            return self.op(one.name, layer, size)
-        series = [self._sound_times(one.name, layer, size, "op") for layer, one in parts.items()]
-        return statistics.sum_of_medians(series) if all(map(len, series)) else None
-
-    def speedup_of_sum(self, parts: dict[str, Variant], over: str, size: int, kind: str = "op") -> Speedup | None:
-        """How many times faster the layers in `parts` are, each by its own variant, than by one other."""
-        variants, layers = {one.name for one in parts.values()}, [*parts]
-        if len(variants) == 1 and layers == self._ev.layer_names:
-            return self.total_speedup(variants.pop(), size, over, kind)
-        if len(parts) == 1:
-            return self.speedup(variants.pop(), layers[0], size, over, kind)
-        second = self.speedup_of_sum(parts, over, size, "gpu") if kind == "op" else None
-        base = [self._sound_times(over, layer, size, kind) for layer in layers]
-        series = [self._sound_times(one.name, layer, size, kind) for layer, one in parts.items()]
-        if not all(map(len, [*base, *series])):
+    @cached_method
+    def _separate_ratio(self, parts: Parts, over: str, size: int, kind: str) -> Speedup | None:
+        """By each one's own job: nothing is concluded that the drift between jobs could make."""
+        others = tuple((layer, over) for layer, _ in parts)
+        base, mine = ([self._sound_times(name, layer, size, kind) for layer, name in side] for side in (others, parts))
+        if not all(map(len, [*base, *mine])):
             return None
-        ratio = statistics.ratio_of_sums(base, series, paired=False)
-        drift = max(self.drift.limit(one.name, size, layer) for layer, one in parts.items())
-        within = ratio.widen(max(drift, self._drift_of_sum(over, size, layers)))
+        several = len(parts) > 1
+        ratio = (
+            statistics.ratio_of_sums(base, mine, paired=False)
+            if several
+            else statistics.unpaired_ratio(base[0], mine[0])
+        )
+        within = ratio.widen(max(self._drift_of_sum(side, size) for side in (others, parts)))
+        second = self._separate_ratio(parts, over, size, "gpu") if kind == "op" else None
         return Speedup(within, False, self._verdict(within, second))
 
     def separate_total(self, variant: str, size: int, kind: str = "op") -> Speedup | None:
         """Its speedup over its baseline by each one's own job where that tells something else than the paired one."""
-        over, paired = self._baseline(variant), self.total_speedup(variant, size, kind=kind)
-        second = self.separate_total(variant, size, "gpu") if kind == "op" else None
-        base, mine = (self._sound_layers(name, size, kind) for name in (over, variant)) if over else (None, None)
-        if not paired or not paired.paired or not base or not mine:
+        paired = self.total_speedup(variant, size, kind=kind)
+        if not paired or not paired.paired:
             return None
-        ratio = statistics.ratio_of_sums(base, mine, paired=False)
-        layers = self._ev.layer_names
-        return (
-            None
-            if statistics.agree(paired.ratio, ratio)
-            else self._separate_speedup(ratio, variant, over, size, layers, second)
-        )
+        apart = self._separate_ratio(self._everywhere(variant), self._baseline(variant), size, kind)
+        return apart if apart and not statistics.agree(paired.ratio, apart.ratio) else None
 
     def _verdict(self, ratio: Estimate, second: Speedup | None) -> str:
         """second: the same speedup by the GPU's clock, where there is one."""
         margin = self._ev.config.measuring.equivalence_margin
         return statistics.agreed_verdict(ratio, second.ratio if second else None, margin)
 
-    def _paired_speedup(self, ratio: Estimate, second: Speedup | None) -> Speedup:
-        return Speedup(ratio, True, self._verdict(ratio, second))
-
-    def _separate_speedup(
-        self, ratio: Estimate, variant: str, over: str, size: int, layers: list[str], second: Speedup | None
-    ) -> Speedup:
-        """A speedup of two that were timed in jobs of their own: nothing is concluded that their drift could make."""
-        within = ratio.widen(max(self._drift_of_sum(name, size, layers) for name in (variant, over)))
-        return Speedup(within, False, self._verdict(within, second))
-
-    def _drift_of_sum(self, variant: str, size: int, layers: list[str]) -> float:
-        """The drift of a variant's time on layers together: each layer's counts by its share of that time."""
-        times = {layer: time.value for layer in layers if (time := self.op(variant, layer, size))}
-        return sum(self.drift.limit(variant, size, layer) * ms for layer, ms in times.items()) / sum(times.values())
+    def _drift_of_sum(self, parts: Parts, size: int) -> float:
+        """The drift of a time of several layers: each layer's counts by its share of that time."""
+        times = {part: time.value for part in parts if (time := self.op(part[1], part[0], size))}
+        return sum(self.drift.limit(name, size, layer) * ms for (layer, name), ms in times.items()) / sum(
+            times.values()
+        )
 
     def fp32_bound_ms(self, layer: Case, size: int) -> float | None:
         """The least time that the GPU of the GPU's run allows the direct method in FP32; None where there is none."""
@@ -314,3 +306,7 @@ class Times(EvidencePart):
         """Which of the two makes the FP32 bound: `memory bandwidth` or `FP32 arithmetic`."""
         assert self._ev.gpu_run is not None and self._ev.gpu_run.gpu is not None
         return lower_bounds.bounding_resource(layer.at(size), self._ev.gpu_run.gpu)
+
+
+def _by_name(parts: dict[str, Variant]) -> Parts:
+    return tuple((layer, one.name) for layer, one in parts.items())

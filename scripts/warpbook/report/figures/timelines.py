@@ -1,7 +1,7 @@
 """What profilers saw: where a program's time goes, its timeline, and the kernels of a layer."""
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -14,9 +14,8 @@ from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence
 from warpbook.report.figures import style
 from warpbook.report.figures.svg_drawing import svg
-from warpbook.report.trace_layout import Side, event_spans
+from warpbook.report.trace_layout import event_spans
 
-MOST_DRAWN = 250  # kernels of a layer, each in its place; of more, those of a kind are drawn together
 Row = tuple[str, Any]  # of a timeline: its name and its events
 NAME_CHARACTERS = 40  # of a kernel's name in a legend
 
@@ -144,34 +143,3 @@ def layer_before_and_after(ev: Evidence, spans: dict[str, Any], layer: str) -> s
         style.value_axis(axes, "x")
     panels[-1].set_xlabel("ms")
     return svg(figure)
-
-
-def layer_kernels(side: Side, longest_ns: int, colours: Mapping[str, str]) -> str:
-    """One layer's kernels, a lane for each stream, from 0 to `longest_ns`, for a cell. colours: by kernel."""
-    width, lane = float(MOST_DRAWN), 5.0
-    kernels, first = side.kernels, side.kernels.start_ns.min()
-    streams = sorted(set(kernels.stream))
-    height = max(10.0, lane * len(streams) + 2)
-    parts = [f'<path d="M0 {height - 0.5:g}H{width:g}" stroke="{style.RULE}" stroke-width="0.8"/>']
-    tall = lane - 1 if len(streams) > 1 else height - 3
-    durations = kernels.end_ns - kernels.start_ns
-    filled: dict[int, float] = {}  # of each lane's height
-    groups: Iterable[Any] = kernels.groupby(["stream", "name"], sort=False)
-    for (stream, name), alike in groups:
-        place = streams.index(stream)
-        top = 1 + place * lane if len(streams) > 1 else 1
-        if len(kernels) > MOST_DRAWN:
-            # Kernels narrower than the page can show would hide each other.
-            share = durations[alike.index].sum() / durations[kernels.stream == stream].sum()
-            top += filled.get(place, 0.0) * tall
-            filled[place] = filled.get(place, 0.0) + share
-        else:
-            share = 1.0
-        relative = [((a - first) / longest_ns, (b - first) / longest_ns) for a, b in event_spans(alike)]
-        bars = ""
-        for start, end in merge(relative, 0.5 / width):
-            left = f"{start * width:.2f}"
-            bars += f"M{left} {top:.2f}h{max(0.3, (end - start) * width):.2f}v{share * tall:.2f}H{left}z"
-        parts.append(f'<path d="{bars}" fill="{colours[name]}"/>')
-    view = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {view}>{"".join(parts)}</svg>'

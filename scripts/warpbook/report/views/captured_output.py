@@ -1,8 +1,25 @@
 """What inference programs printed, and GNU time of them."""
 
+import pandas as pd
+
 from warpbook.common import units
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import Evidence
+from warpbook.report.views import cell_markup
+from warpbook.report.views.components import Cell, numbers
+
+PROGRAM_HEAD = numbers("Elapsed, s", "User, s", "System, s", "Peak memory, MiB", "Accuracy")
+
+
+def program_cells(runs: pd.DataFrame) -> tuple[Cell, ...]:
+    """Runs of a program in the columns PROGRAM_HEAD."""
+    return (
+        cell_markup.elapsed_cell(runs.elapsed_s),
+        units.seconds(runs.user_s.median()),
+        units.seconds(runs.system_s.median()),
+        units.mebibytes(runs.max_rss_kib.median()),
+        units.significant(runs.accuracy.iloc[0]),
+    )
 
 
 def median_output(ev: Evidence, variant: Variant, size: int, weight_set: str = "") -> str:

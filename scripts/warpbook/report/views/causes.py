@@ -75,7 +75,7 @@ def samples_sentence(ev: Evidence) -> str:
     for variant in ev.ranking.measured_variants("gpu", peers=False):
         baseline = ev.plan.variants.get(variant.header.builds_on)
         speedup = ev.times.total_speedup(variant.name, ev.largest)
-        if baseline is None or speedup is None or speedup.verdict != "ambiguous":
+        if baseline is None or speedup is None or speedup.verdict != "ambiguous" or speedup.rough:
             continue
         naive = ev.ranking.naive
         over_naive = ev.times.total_speedup(variant.name, ev.largest, over=naive.name) if naive else None

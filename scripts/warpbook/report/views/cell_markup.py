@@ -13,7 +13,7 @@ from warpbook.common.statistics import Estimate
 from warpbook.common.units import MISSING
 from warpbook.course.program_output import ProgramOutput
 from warpbook.kernels.variants import Variant
-from warpbook.report.evidence import INCONCLUSIVE, NO_RATIO, Evidence, Speedup
+from warpbook.report.evidence import ABOUT, INCONCLUSIVE, NO_RATIO, Evidence, Speedup
 from warpbook.report.evidence.submission_evidence import JudgedFile
 from warpbook.report.evidence.time_series import FEWEST, WIDEST
 
@@ -103,6 +103,7 @@ def doubt_note(cells: Iterable[str]) -> str:
     few, wide = f"fewer than {units.number_word(FEWEST)} samples", f"differ by a factor of more than {WIDEST}"
     notes = {
         "× to ": f" Two ratios: the ends of an interval, where they {wide}.",
+        ABOUT: f" {ABOUT}: {few}, which give no interval.",
         f">{NO_RATIO}<": f" No ratio: {few}.",
         f">{INCONCLUSIVE}<": f" Inconclusive: {few}, or the interval holds 1 and its ends {wide}.",
     }
@@ -112,6 +113,11 @@ def doubt_note(cells: Iterable[str]) -> str:
 def verdict_cell(speedup: Speedup | None) -> str:
     """What a speedup and its interval allow to say, in its colour."""
     return _VERDICT_CELL.format(speedup.verdict, speedup.verdict) if speedup else MISSING
+
+
+def comparison_cell(speedup: Speedup, other: str) -> Markup:
+    """A verdict in its colour with what it is over: faster than tiled."""
+    return Markup("{} {} {}").format(verdict_cell(speedup), speedup.compared.partition(" ")[2], other)
 
 
 def picture(kind: str, svg: str, alt: str) -> Markup:

@@ -11,21 +11,12 @@ from warpbook.report.figures import speedup_plots
 from warpbook.report.views import cell_markup
 from warpbook.report.views.components import Figure
 
-MOST_STEPS = 15  # of the chains in one figure
 
-
-def chain_figures(ev: Evidence) -> tuple[Figure, ...]:
-    """The waterfalls of the cumulative chains, in figures that leave no page half empty."""
-    parts: list[list[list[Variant]]] = []
-    for steps in ev.ranking.chains:
-        if parts and sum(map(len, [*parts[-1], steps])) <= MOST_STEPS:
-            parts[-1].append(steps)
-        else:
-            parts.append([steps])
-    return tuple(_waterfalls(ev, part, place) for place, part in enumerate(parts, 1))
-
-
-def _waterfalls(ev: Evidence, chains: list[list[Variant]], place: int) -> Figure:
+def chain_figure(ev: Evidence) -> Figure | None:
+    """The waterfalls of the cumulative chains; None where there are none."""
+    chains = ev.ranking.chains
+    if not chains:
+        return None
     told = " ".join(_chain_words(ev, steps) for steps in chains)
     back = [
         f" The study starts at {upper.name}; its first step goes back to {lower.name}."
@@ -34,7 +25,7 @@ def _waterfalls(ev: Evidence, chains: list[list[Variant]], place: int) -> Figure
         if upper.header.builds_on == lower.name
     ]
     return Figure(
-        f"m4-chains-{place}",
+        "m4-chain-figure",
         speedup_plots.waterfalls(ev, chains),
         f"Op times step by step. {told}",
         f"Op times of all {ev.case_word}s together at {ev.at_size(ev.largest)}; each step builds on the one before. The bar is its "

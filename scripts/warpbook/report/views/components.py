@@ -20,7 +20,7 @@ class View(SimpleNamespace):
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A table's column. kind: the class of its cells: `number`, `picture`, `kernels`; empty for words."""
+    """A table's column. kind: the class of its cells: `number`, `picture`; empty for words."""
 
     label: str
     kind: str = ""

@@ -73,8 +73,8 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
 
 def _mix(ev: Evidence) -> tuple[float, str] | None:
     """The time of the best with each faster variant on its layer, and these in words; None where none is faster."""
-    composite = ev.ranking.composite
-    if composite is None:
+    time = ev.times.sum_over(ev.ranking.composite, ev.largest) if ev.ranking.composite else None
+    if time is None:
         return None
     quicker: dict[str, list[str]] = {}
     for layer, one in ev.ranking.faster_variants.items():
@@ -83,7 +83,7 @@ def _mix(ev: Evidence) -> tuple[float, str] | None:
         f"{name} on {units.join_all(layers) if len(layers) <= MOST_NAMED else f'{len(layers)} of the {len(ev.layers)} {ev.case_word}s'}"
         for name, layers in quicker.items()
     ]
-    return sum(composite.times_ms.values()), units.join_all(parts)
+    return time.value, units.join_all(parts)
 
 
 def _ratio_words(ev: Evidence, best: Variant, other: Variant) -> str:
@@ -95,7 +95,7 @@ def _ratio_words(ev: Evidence, best: Variant, other: Variant) -> str:
     return (
         f"{speedup.verdict} than {other.stem} ({speedup.doubt})"
         if number == NO_RATIO
-        else f"{number} that of {cell_markup.library_words(ev, other)}"
+        else f"{number} that of {cell_markup.library_words(ev, other)}{f' ({speedup.doubt})' * speedup.rough}"
     )
 
 
@@ -125,9 +125,12 @@ def _program_sentence(ev: Evidence, best: Variant) -> str:
         f"{units.time(second * 1e3, 3)} with {one.stem}" for second, one in zip(seconds, (naive, best), strict=True)
     ]
     parts = units.join_all([units.percent(share, 1 if share >= 0.001 else 2) for share in shares])
-    part = f"are {'hardly a' if max(shares) < NOTABLE else 'a visible'} part of it ({parts})"
     whole = _whole_network_sentence(ev, best)
-    return f"The whole program takes {units.join_all(each)}; the convolutions {part}{whole and f'. {whole}'}"
+    part, so = ("hardly a", ", so no kernel changes its time visibly") if max(shares) < NOTABLE else ("a visible", "")
+    return (
+        f"The convolutions are {part} part of the whole program ({parts}){so}: {units.join_all(each)}"
+        f"{whole and f'. {whole}'}"
+    )
 
 
 def _whole_network_sentence(ev: Evidence, best: Variant) -> str:
@@ -208,7 +211,9 @@ def _facts(ev: Evidence, best: Variant) -> Iterator[tuple[str, Cell]]:
     if changes := _changes_since(ev):
         yield "Since the last run", changes
     failed = ev.problems.table[ev.problems.table.status != "unsupported"]
-    if left_out := [*filter(None, [ev.missing_reason("cpu")]), *failed.variant.unique()]:
+    wholly = failed[~failed[["layers", "sizes", "kinds"]].apply(lambda row: any(map(len, row)), axis=1)]
+    no_cpu = ev.missing_reason("cpu")
+    if left_out := [*([f"CPU times: {no_cpu}"] if no_cpu else []), *wholly.variant.unique()]:
         yield "Left out", "; ".join(left_out)
 
 

@@ -120,6 +120,7 @@ def _table(one: ImportedTables, id: str, tool: str, whole: str, rows: list[Profi
         f"Imported: {WHOLES[whole]} of the program with {one.record.variant} at {units.count(one.record.size)} images "
         f"on {_device(one)}, as {NAMES[tool]} has them. The first {len(most)} of {len(rows)} take {share(most)}.",
         rows,
+        spread=True,
     )
 
 

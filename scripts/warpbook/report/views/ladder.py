@@ -63,7 +63,7 @@ def ladder_table(
     variants. One table of several has its columns `explained`."""
     rungs: list[Parts] = [{case.name: one for case in cases} for one in ev.compared_variants(device)]
     if len(cases) > 1 and (composite := ev.ranking.composite):
-        rungs.append(composite.parts)
+        rungs.append(composite)
     timed = [(time, parts) for parts in rungs if (time := ev.times.sum_over(parts, size))]
     timed.sort(key=lambda rung: rung[0].value)
     whole = [next(iter(parts.values())) for _, parts in timed if len({one.name for one in parts.values()}) == 1]
@@ -185,12 +185,8 @@ def _verdict(ev: Evidence, one: Variant, cases: tuple[Case, ...], size: int) -> 
         speedup = ev.times.total_speedup(one.name, size)
     else:
         speedup = ev.times.speedup(one.name, known[0], size)
-    verdict = cell_markup.verdict_cell(speedup)
     where = f", {known[0]}" if len(known) < len(cases) else ""
-    compared = {"faster": " than ", "slower": " than ", "same": " as "}.get(
-        speedup.verdict if speedup else "", " against "
-    )
-    return MISSING if speedup is None else verdict + f"{compared}{baseline.rpartition('/')[2]}{where}"
+    return cell_markup.comparison_cell(speedup, f"{baseline.rpartition('/')[2]}{where}") if speedup else MISSING
 
 
 def _chart(ev: Evidence, device: str) -> Figure:

@@ -23,9 +23,7 @@ class Resources:
 
 def main_kernel_resources(ev: Evidence, variant: str) -> Resources | None:
     """Of the program's longest kernel, else the header's; None for peers and what is not built."""
-    kernels = ev.builds.kernels(variant)
-    main = ev.profiles.main_kernel(variant, set(kernels.kernel)) or ev.plan.variants[variant].kernel
-    of_main = kernels[kernels.kernel == main.partition("<")[0]]
+    main, of_main = ev.profiles.main_kernel(variant)
     if of_main.empty:
         return None
     row = of_main.iloc[0]

@@ -3,10 +3,9 @@
 from warpbook.common import units
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow, first_rows_covering
-from warpbook.report.views import cell_markup
-from warpbook.report.views.captured_output import median_output
-from warpbook.report.views.components import HtmlTable, View, numbers, words
-from warpbook.report.views.profile_tables import program_share_table, share, total_ns
+from warpbook.report.views.captured_output import PROGRAM_HEAD, median_output, program_cells
+from warpbook.report.views.components import HtmlTable, View, words
+from warpbook.report.views.profile_tables import profile_table, share, total_ns
 
 DEVICES = {"cpu": "CPU", "gpu": "GPU"}
 
@@ -54,25 +53,14 @@ def _times(ev: Evidence, frameworks: list[Variant]) -> HtmlTable | None:
     rows = []
     for framework in frameworks:
         runs = ev.programs.runs(framework.name, ev.largest)
-        rows.append(
-            (
-                framework.name,
-                ev.device_name(framework.device),
-                units.significant(runs.accuracy.iloc[0]),
-                units.seconds(runs.user_s.median()),
-                units.seconds(runs.system_s.median()),
-                cell_markup.elapsed_cell(runs.elapsed_s),
-                units.mebibytes(runs.max_rss_kib.median()),
-            )
-        )
+        rows.append((framework.name, ev.device_name(framework.device), *program_cells(runs)))
     if not rows:
         return None
-    measures = ("Accuracy", "User, s", "System, s", "Elapsed, s", "Peak memory, MiB")
     return HtmlTable(
         "m1-programs",
         f"The whole inference program with a framework, {units.count(ev.largest)} images, in GNU time's terms: medians of the "
         "runs. The elapsed time has its 95 % interval, or both times of two runs.",
-        (*words("Framework", "Device"), *numbers(*measures)),
+        (*words("Framework", "Device"), *PROGRAM_HEAD),
         tuple(rows),
     )
 
@@ -120,5 +108,5 @@ def _profile(rows: list[ProfileRow], id: str, caption: str, whole: str, elapsed_
         names=len(rows),
         shown_share=share(most),
         longest=rows[0].name if rows else "",
-        table=program_share_table(id, caption, whole, most, elapsed_s),
+        table=profile_table(id, caption, most, whole, elapsed_s),
     )

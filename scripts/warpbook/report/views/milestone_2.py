@@ -7,7 +7,7 @@ from warpbook.common import units
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import cell_markup
-from warpbook.report.views.captured_output import all_outputs
+from warpbook.report.views.captured_output import PROGRAM_HEAD, all_outputs, program_cells
 from warpbook.report.views.components import Cell, HtmlTable, View, numbers, words
 
 
@@ -55,28 +55,16 @@ def _programs(ev: Evidence) -> HtmlTable | None:
     for variant in ev.compared_variants("cpu"):
         for size in ev.sizes:
             runs = ev.programs.runs(variant.name, size)
-            if runs.empty:
-                continue
-            rows.append(
-                (
-                    variant.name,
-                    units.count(size),
-                    cell_markup.elapsed_cell(runs.elapsed_s),
-                    units.seconds(runs.user_s.median()),
-                    units.seconds(runs.system_s.median()),
-                    units.mebibytes(runs.max_rss_kib.median()),
-                    units.significant(runs.accuracy.iloc[0]),
-                )
-            )
+            if len(runs):
+                rows.append((variant.name, units.count(size), *program_cells(runs)))
     if not rows:
         return None
-    measures = ("Elapsed, s", "User, s", "System, s", "Peak memory, MiB", "Accuracy")
     return HtmlTable(
         "m2-program-table",
         "The whole inference program on the CPU: elapsed time (median of the runs, its 95 % interval), user and system "
         "CPU time, peak memory and accuracy. The starting point at every size, the others at the largest. User time "
         "includes BLAS threads that spin between layers.",
-        (*words("Variant"), *numbers("Images", *measures)),
+        (*words("Variant"), *numbers("Images"), *PROGRAM_HEAD),
         tuple(rows),
     )
 

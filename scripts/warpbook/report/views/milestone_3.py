@@ -5,13 +5,13 @@ from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
 from warpbook.problems.problem import Case
 from warpbook.report import trace_layout
-from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, first_rows_covering
+from warpbook.report.evidence import Evidence
 from warpbook.report.figures import time_plots, timelines
 from warpbook.report.views import cell_markup
 from warpbook.report.views.captured_output import all_outputs, other_sets
 from warpbook.report.views.components import Cell, Figure, HtmlTable, View, numbers, words
-from warpbook.report.views.profile_tables import launch_table, narrow_profile_table
-from warpbook.report.views.profiled_programs import program_profile
+from warpbook.report.views.profile_tables import launch_table
+from warpbook.report.views.profiled_programs import profile_places, program_profile
 
 NO_CPU_TIMES = "no CPU variant has a valid time on every layer; the last chapter says why"
 
@@ -19,8 +19,8 @@ NO_CPU_TIMES = "no CPU variant has a valid time on every layer; the last chapter
 def milestone_3_view(ev: Evidence) -> View:
     """The first GPU kernel of a study."""
     kernel = _kernel(ev, ev.ranking.naive) if ev.ranking.naive else None
-    tables = (place for size in reversed(ev.sizes) for place in _places(size))
-    others = (f"m3-{kind}-{weights}" for weights in other_sets(ev) for kind in ("gpu", "api"))
+    tables = (place for size in reversed(ev.sizes) for place in profile_places("m3", str(size)))
+    others = (place for weights in other_sets(ev) for place in profile_places("m3", weights))
     places = (
         "m3-output",
         "m3-table",
@@ -34,10 +34,6 @@ def milestone_3_view(ev: Evidence) -> View:
     return View(
         step=ev.study.section_label, device=ev.device_name("gpu"), source=ev.source.why, places=places, kernel=kernel
     )
-
-
-def _places(size: int) -> tuple[str, str]:
-    return f"m3-gpu-{size}", f"m3-api-{size}"
 
 
 def _kernel(ev: Evidence, naive: Variant) -> View:
@@ -54,8 +50,11 @@ def _kernel(ev: Evidence, naive: Variant) -> View:
         outputs=all_outputs(ev, naive),
         sizes=_sizes(ev, naive),
         profiles=(
-            *(_profile(ev, naive, size) for size in reversed(ev.sizes)),
-            *(_with_weights(ev, naive, weights) for weights in other_sets(ev)),
+            *(program_profile(ev, naive, size, profile_places("m3", str(size))) for size in reversed(ev.sizes)),
+            *(
+                program_profile(ev, naive, ev.largest, profile_places("m3", weights), weights)
+                for weights in other_sets(ev)
+            ),
         ),
         unprofiled=ev.profiles.problem(naive.name, ev.largest),
         timeline=_timeline(ev, naive) if not ev.profiles.problem(naive.name, ev.largest) else None,
@@ -104,34 +103,6 @@ def _size(ev: Evidence, naive: Variant, size: int) -> tuple[Cell, ...]:
         MISSING if reals.empty else units.significant(reals.worst_ratio.max(), 2),
         MISSING if runs.empty else cell_markup.elapsed_cell(runs.elapsed_s),
     )
-
-
-def _profile(ev: Evidence, naive: Variant, size: int) -> View:
-    images, places, problem = f"{units.count(size)} images", _places(size), ev.profiles.problem(naive.name, size)
-    if problem:
-        return View(images=images, places=places, problem=problem, activities=None, calls=None)
-    return View(
-        images=images,
-        places=places,
-        problem="",
-        activities=narrow_profile_table(
-            places[0],
-            f"GPU activities of the program at {images}. Share: of the device's busy time.",
-            ev.profiles.rows(naive.name, size, GPU_KINDS),
-        ),
-        calls=narrow_profile_table(
-            places[1],
-            f"CUDA API calls of the program at {images} that together take more than 99 % of the API time.",
-            first_rows_covering(ev.profiles.rows(naive.name, size, API_KINDS), 0.99),
-        ),
-    )
-
-
-def _with_weights(ev: Evidence, naive: Variant, weights: str) -> View:
-    """The profile at the largest size with a weight set besides the network's first."""
-    profile = program_profile(ev, naive, weights, "m3")
-    profile.images = f"{units.count(ev.largest)} images, weights {ev.network.model(weights)}"
-    return profile
 
 
 def _timeline(ev: Evidence, naive: Variant) -> View:

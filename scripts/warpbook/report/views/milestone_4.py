@@ -5,15 +5,14 @@ from collections.abc import Hashable
 from typing import Any
 
 from warpbook.common import units
-from warpbook.kernels.headers import is_unusual
 from warpbook.kernels.variants import Variant
-from warpbook.report.evidence import INCONCLUSIVE, Evidence, Speedup
+from warpbook.report import trace_layout
+from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.evidence.missing_data import PROGRAM
 from warpbook.report.excerpts import excerpt
 from warpbook.report.figures import speedup_plots
 from warpbook.report.views import cell_markup, chains, claim_table, ladder, launch_overhead, launch_resources
 from warpbook.report.views.components import Cell, Figure, HtmlTable, View
-from warpbook.report.views.kernel_resources import before_and_after
 from warpbook.runs import catalog
 
 ELSEWHERE = {"faster": "slower", "slower": "faster", "same": "faster", "ambiguous": "faster"}
@@ -33,7 +32,7 @@ def milestone_4_view(ev: Evidence) -> View:
         ladder=_ladder(ev, told) if ev.ranking.measured_variants("gpu") and "ladder" not in ev.study.sections else None,
         optimizations=tuple(_optimization(ev, variant) for variant in told),
         others=len(tried) - len(told),
-        chains=chains.chain_figures(ev),
+        chains=chains.chain_figure(ev),
     )
 
 
@@ -81,7 +80,6 @@ def _optimization(ev: Evidence, variant: Variant) -> View:
     lacking = ev.problems.for_variant(variant.name).to_dict("records")
     problems = tuple(_problem(row) for row in lacking if row["kinds"] != (PROGRAM,))
     sound = {layer: one for layer in ev.layer_names if (one := speedups[layer, ev.largest])}
-    kernels = before_and_after(ev, variant)
     return View(
         name=variant.name,
         baseline=variant.header.builds_on,
@@ -102,11 +100,9 @@ def _optimization(ev: Evidence, variant: Variant) -> View:
         outcome=_outcome(ev, variant, at_largest, speedups) if at_largest and not problems else None,
         pace=launch_overhead.overhead_sentence(ev, variant),
         figure=_gains(ev, variant) if sound else None,
-        change=excerpt(
-            variant, ev.plan.variants[variant.header.builds_on], usual=not any(is_unusual(case) for case in ev.layers)
-        ),
+        change=excerpt(variant, ev.plan.variants[variant.header.builds_on], cases=ev.layers),
         claims=claim_table.claims_by_verdict(ev, variant.name),
-        kernels=kernels if kernels and kernels.streams else None,
+        streams=_streams(ev, variant),
         built=_build_comparison(ev, variant),
     )
 
@@ -133,7 +129,7 @@ def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Spee
         apart=_separate_cell(ev, variant, "op"),
         on_gpu=cell_markup.speedup_cell(ev.times.total_speedup(variant.name, ev.largest, kind="gpu")),
         on_gpu_apart=_separate_cell(ev, variant, "gpu"),
-        verdict="" if at_largest.short_substitute == INCONCLUSIVE else cell_markup.verdict_cell(at_largest),
+        verdict="" if at_largest.doubt and at_largest.verdict == "ambiguous" else cell_markup.verdict_cell(at_largest),
         judged=verdicts.total(),
         judged_over=f"pairs of {ev.case_word} and size" if len(ev.layers) > 1 else "sizes",
         tally=", ".join(
@@ -162,6 +158,27 @@ def _gains(ev: Evidence, variant: Variant) -> Figure:
         f"Speedup of {variant.name} over {baseline}: {'; '.join(told)}{' images' * ev.is_network}.",
         f"Speedup by {ev.case_word}, {behind}.",
     )
+
+
+def _streams(ev: Evidence, variant: Variant) -> View | None:
+    """What runs at once in the program, and in that of what it builds on, at the largest size traced of both; None where
+    its kernels share one stream."""
+    for size in reversed(ev.sizes):
+        before, after = (ev.profiles.events(name, size) for name in (variant.header.builds_on, variant.name))
+        if len(before) and len(after):
+            lanes = trace_layout.kernels_in_layer(ev, variant.name, ev.layer_names[0], size).stream.nunique()
+            if lanes < 2:
+                return None
+            overlaps = [trace_layout.copy_overlap(events) for events in (before, after)]
+            return View(
+                images=units.count(size),
+                lanes=int(lanes),
+                at_once_before=units.significant(overlaps[0].kernels_at_once, 3),
+                at_once=units.significant(overlaps[1].kernels_at_once, 3),
+                copies=units.time(overlaps[1].copies_ns / 1e6),
+                hidden=units.percent(overlaps[1].share, 1),
+            )
+    return None
 
 
 def _build_comparison(ev: Evidence, variant: Variant) -> View | None:

@@ -76,34 +76,24 @@ def share(rows: list[ProfileRow]) -> str:
     return units.percent(sum(row.share for row in rows))
 
 
-def profile_table(id: str, caption: str, rows: list[ProfileRow]) -> HtmlTable:
-    """A profile's rows with their share of the profile."""
+def profile_table(
+    id: str, caption: str, rows: list[ProfileRow], whole: str = "", program_s: float = 0, spread: bool = False
+) -> HtmlTable:
+    """A profile's rows with their share of it. With the program's elapsed time there is the share of that too, and `whole`
+    names the profile. spread: with the shortest and the longest of each row."""
     names = short_names(row.name for row in rows)
-    cells = tuple((names[row.name], units.percent(row.share, 2), *_times(row)) for row in rows)
-    return HtmlTable(id, caption, (*words("Name"), *numbers("Share"), *TIMES), cells, "named")
-
-
-def narrow_profile_table(id: str, caption: str, rows: list[ProfileRow]) -> HtmlTable:
-    """The same without the shortest and the longest of each row, half as wide."""
-    names = short_names(row.name for row in rows)
-    cells = tuple((names[row.name], units.percent(row.share, 2), *_times(row)[:3]) for row in rows)
-    return HtmlTable(id, caption, (*words("Name"), *numbers("Share"), *TIMES[:3]), cells, "named")
-
-
-def program_share_table(id: str, caption: str, whole: str, rows: list[ProfileRow], program_s: float) -> HtmlTable:
-    """A profile's rows with their share of the profile, which `whole` names, and of the program's elapsed time."""
-    names = short_names(row.name for row in rows)
+    shares = numbers(f"Share of {whole}", "Share of program") if program_s else numbers("Share")
+    times = TIMES if spread else TIMES[:3]
     cells = tuple(
         (
             names[row.name],
             units.percent(row.share, 2),
-            units.percent(row.total_ns / 1e9 / program_s, 2),
-            *_times(row)[:3],
+            *([units.percent(row.total_ns / 1e9 / program_s, 2)] if program_s else []),
+            *_times(row)[: len(times)],
         )
         for row in rows
     )
-    head = (*words("Name"), *numbers(f"Share of {whole}", "Share of program"), *TIMES[:3])
-    return HtmlTable(id, caption, head, cells, "named")
+    return HtmlTable(id, caption, (*words("Name"), *shares, *times), cells, "named")
 
 
 def _times(row: ProfileRow) -> tuple[Cell, ...]:

@@ -7,7 +7,7 @@ from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, first_rows_
 from warpbook.report.figures import timelines
 from warpbook.report.views.captured_output import median_output, other_sets
 from warpbook.report.views.components import Figure, View
-from warpbook.report.views.profile_tables import narrow_profile_table
+from warpbook.report.views.profile_tables import profile_table
 
 
 def profiled_programs_view(ev: Evidence) -> View:
@@ -27,27 +27,38 @@ def _program(ev: Evidence, variant: Variant) -> View:
         title=variant.title,
         outputs=outputs,
         problem="" if outputs else "its program was not run, or failed, in the cited run",
-        watched=tuple(program_profile(ev, variant, weights, f"profiled-{variant.name}") for weights in with_sets),
+        watched=tuple(_largest_profile(ev, variant, weights) for weights in with_sets),
     )
 
 
-def program_profile(ev: Evidence, variant: Variant, weights: str, place: str) -> View:
-    """The profile of a variant's program with a weight set; problem: why not at the largest size."""
-    places = tuple("-".join(filter(None, (place, kind, weights))) for kind in ("gpu", "api"))
-    size = next((size for size in reversed(ev.sizes) if not ev.profiles.problem(variant.name, size, weights)), 0)
+def profile_places(place: str, *parts: str) -> tuple[str, str]:
+    """The ids of a profile's two tables."""
+    gpu, api = ("-".join(filter(None, (place, kind, *parts))) for kind in ("gpu", "api"))
+    return gpu, api
+
+
+def _largest_profile(ev: Evidence, variant: Variant, weights: str) -> View:
+    """The profile at the largest size traced; problem: why that is not the study's largest."""
+    traced = (size for size in reversed(ev.sizes) if not ev.profiles.problem(variant.name, size, weights))
+    places = profile_places(f"profiled-{variant.name}", weights)
+    profile = program_profile(ev, variant, next(traced, ev.largest), places, weights)
+    profile.problem = ev.profiles.problem(variant.name, ev.largest, weights)
+    return profile
+
+
+def program_profile(ev: Evidence, variant: Variant, size: int, places: tuple[str, str], weights: str = "") -> View:
+    """The profile of a variant's program at a size, or why there is none."""
+    images, model = f"{units.count(size)} images", ev.network.model(weights) if weights else ""
+    problem = ev.profiles.problem(variant.name, size, weights)
     activities, calls = None, None
-    if size:
-        of = f"the program with {variant.name} at {units.count(size)} images" + (
-            f" and the weights {ev.network.model(weights)}" if weights else ""
-        )
-        caption = f"GPU activities of {of}. Share: of the device's busy time."
-        activities = narrow_profile_table(places[0], caption, ev.profiles.rows(variant.name, size, GPU_KINDS, weights))
+    if not problem:
+        of = f"the program with {variant.name} at {images}{f' and the weights {model}' if weights else ''}"
+        gpu, api = (ev.profiles.rows(variant.name, size, kinds, weights) for kinds in (GPU_KINDS, API_KINDS))
+        activities = profile_table(places[0], f"GPU activities of {of}. Share: of the device's busy time.", gpu)
         caption = f"CUDA API calls of {of} that together take more than 99 % of the API time."
-        calls = narrow_profile_table(
-            places[1], caption, first_rows_covering(ev.profiles.rows(variant.name, size, API_KINDS, weights), 0.99)
-        )
-    problem = ev.profiles.problem(variant.name, ev.largest, weights)
-    return View(weights=weights, problem=problem, places=(places[0], places[1]), activities=activities, calls=calls)
+        calls = profile_table(places[1], caption, first_rows_covering(api, 0.99))
+    title = f"{images}, weights {model}" if weights else images
+    return View(images=title, problem=problem, places=places, activities=activities, calls=calls)
 
 
 def _layer(ev: Evidence, drawn: TimelineSpec) -> View:

@@ -11,7 +11,6 @@ from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
 from warpbook.report import excerpts
-from warpbook.report.evidence import Speedup
 from warpbook.report.figures import history_plots
 from warpbook.report.run_history import Headline, History, MeasuredVariant
 from warpbook.report.views import cell_markup
@@ -178,18 +177,12 @@ def _variant(row: MeasuredVariant, naive: MeasuredVariant | None, kernel: Varian
         f"{row.name} ({'library' if row.peer else row.precision})" if row.peer or row.precision != "fp32" else row.name,
         cell_markup.time_cell(row.time),
         cell_markup.speedup_cell(row.over_naive),
-        _verdict_words(row.over_baseline, row.builds_on) if row.over_baseline else MISSING,
+        cell_markup.comparison_cell(row.over_baseline, row.builds_on) if row.over_baseline else MISSING,
         units.significant(row.bound, 3) if row.bound else MISSING,
         str(row.registers) if row.registers is not None else MISSING,
         str(lines) if lines else MISSING,
         units.time(saved_ms / lines, 3) if lines and saved_ms is not None and saved_ms > 0 else MISSING,
     )
-
-
-def _verdict_words(speedup: Speedup, baseline: str) -> Markup:
-    """A verdict with its baseline, for example `slower than tiled`."""
-    between = {"faster": "than", "slower": "than", "same": "as"}.get(speedup.verdict, "against")
-    return Markup("{} {} {}").format(cell_markup.verdict_cell(speedup), between, baseline)
 
 
 def code_lines(row: MeasuredVariant, kernel: Variant | None) -> int | None:

@@ -99,15 +99,16 @@ def check_labels(
 
 
 def check_places(
-    bench: Bench, variant: Variant, cases: Iterable[Case], tests: Sequence[str] = ()
+    bench: Bench, variant: Variant, cases: Iterable[Case], tests: Sequence[str] = (), brief: Sequence[Case] = ()
 ) -> Iterator[list[Row]]:
-    """The rows of one case after another. A failure that each later case would repeat ends them; of the first alone the
-    cause is looked for, which takes far longer than a test."""
+    """The rows of one case after another, those of `brief` ones, which come last, of their first test alone. A failure
+    that each later case would repeat ends them; of the first alone the cause is looked for, which takes far longer than
+    a test."""
     right, called_often = True, bool(tests)
-    for case in cases:
+    for case, chosen in [*((case, tests) for case in cases), *((case, checking.tests_for(case)[:1]) for case in brief)]:
         more = not called_often and case.sums >= checking.LEAST_SUM
         called_often |= more
-        rows = checking.check_case(bench, variant, case, tests, diagnose=right, more=more)
+        rows = checking.check_case(bench, variant, case, chosen, diagnose=right, more=more)
         yield rows
         right &= rows[-1]["status"] != "wrong_result"
         if rows[-1]["status"] in ("compile_failed", "launch_failed"):
@@ -212,7 +213,7 @@ def emulate_cases(
     large = [case.at(size) for case in network.cases]
     with IsolatedBench(variant, sandboxed, folder) as bench:
         told = False
-        for rows in check_places(bench, variant, [*ragged, *checking.drawn_cases(variant, large)]):
+        for rows in check_places(bench, variant, ragged, brief=checking.drawn_cases(variant, large)):
             if rows[-1]["status"] == "wrong_result" and not told:
                 told = True
                 if error_diagnosis.COLUMN_MAJOR in rows[-1]["reason"]:  # another layout, and no wrong product
@@ -263,8 +264,8 @@ def check(
     tested = [size for size in sizes if not chunked or size <= CPU_CHUNK] or [CPU_CHUNK]
     sound = True
     drawn = checking.drawn_cases(variant, [case.at(max(sizes)) for case in network.cases])
-    places = [*checking.ragged_cases(variant), *drawn, *(conv.at(size) for conv in network.cases for size in tested)]
-    for rows in check_places(bench, variant, places):
+    places = [*checking.ragged_cases(variant), *(conv.at(size) for conv in network.cases for size in tested)]
+    for rows in check_places(bench, variant, places, brief=drawn):
         yield rows
         sound &= all(row["ok"] or row["status"] == "unsupported" for row in rows)
     supported = not any(variant.unsupported(conv.at(max(sizes))) for conv in network.cases)

@@ -82,8 +82,24 @@ def test_some_small_cases_within_a_variants_limits_follow_by_chance_from_its_sou
     changed = dataclasses.replace(variant, code=f"{variant.code} ")
     first, again, other = (checking.drawn_cases(one, [large.at(1)]) for one in (variant, variant, changed))
     assert first == again != other
-    assert len(first) == len(other) == checking.DRAWN
+    assert len(first) == len(other) == checking.DRAWN + checking.SMALL
     assert not any(variant.unsupported(case) or case in checking.ragged_cases(variant) for case in [*first, *other])
+
+
+@pytest.mark.parametrize("name", ["gemm/naive", "gemm/tiled", "gemm/vectorised", "softmax/naive", "softmax/online"])
+def test_drawn_cases_have_every_remainder_of_a_vector_and_some_have_equal_extents(name):
+    small = [case.extents for case in checking.drawn_cases(variants.read(name), [])]
+    for extent in small[0]:
+        assert {each[extent] % 8 for each in small} == set(range(8)), extent
+    assert any(len(set(each.values())) == 1 for each in small)
+
+
+def test_small_cases_of_a_convolution_join_what_is_unusual():
+    variant = variants.read("conv/direct")
+    sources = [dataclasses.replace(variant, code=variant.code + " " * number) for number in range(8)]
+    small = [case for source in sources for case in checking.drawn_cases(source, [])]
+    joined = ("S > K", "S > 1 and D > 1", "P > 0 and P_end == 0", "G > 1 and P > 0", "K * KW > 64")
+    assert [words for words in joined if not any(eval(words, {}, case.extents) for case in small)] == []
 
 
 def test_batches_are_drawn_too():

@@ -58,6 +58,10 @@ LONG = 4096
 DRAWN = 4
 """Ragged cases of chance, so that no kernel knows them all; extents are up to DRAWN_BEYOND times as large as in the others."""
 DRAWN_BEYOND = 1.5
+SMALL, SMALL_FLOPS = 20, 1 << 17
+"""Cases more of chance, each of few operations: a kernel may be wrong at one remainder of a vector or a tile alone, for
+equal extents alone, or where two of stride, padding, dilation and groups meet."""
+REMAINDERS = 32
 LEAST_SUM = 16
 """Terms of sums in a case that is drawn, and in the one that is called often."""
 LONG_BITS, MOST_LONG = 15, 256
@@ -119,38 +123,44 @@ def drawn_cases(variant: Variant, cases: Sequence[Case]) -> list[Case]:
     names = dict.fromkeys(name for case in possible for name in (*dict(case.given), problem.facts.size) if name)
     values_of = {name: [case.extents[name] for case in possible] for name in names}
     least = {name: min(values) for name, values in values_of.items()}
-    highest = {
-        name: max([DRAWN_BEYOND * max(values), *(case.extents[name] for case in studied)])
-        for name, values in values_of.items()
-    }
-    if problem.facts.batch in highest:
-        highest[problem.facts.batch] = 2 * MANY
+    usual = {name: int(DRAWN_BEYOND * max(values)) for name, values in values_of.items()}
+    beyond = {name: max([most, *(case.extents[name] for case in studied)]) for name, most in usual.items()}
+    if problem.facts.batch in beyond:
+        beyond[problem.facts.batch] = 2 * MANY
     chance = random.Random(variant.source_sha256)  # a source cannot hold what follows from its own hash
+    unseen = {name: set(range(REMAINDERS)) for name, most in usual.items() if most > REMAINDERS}
     found: list[Case] = []
-    for _ in range(100):
+    for _ in range(10 * (DRAWN + SMALL)):
+        small = len(found) >= DRAWN
+        highest = usual if small else beyond
         # A whole number, each length of it as likely as any other.
         values = {
             name: int(least[name] + math.expm1(chance.random() * math.log1p(highest[name] - least[name] + 1)))
             for name in values_of
         }
-        for name, usual in problem.facts.extents.items():
-            if usual.usual is not None and name in values and chance.randrange(2):
+        if small:
+            for name, left in unseen.items():
+                values[name] += min(((one - values[name]) % REMAINDERS for one in left), default=0)
+            if len(found) % 4 == 0:  # some extents are equal, in the first of them all
+                same = min(chance.choice(list(values.values())), REMAINDERS)
+                chosen = [name for name in values if len(found) == DRAWN or chance.randrange(4)]
+                values |= {name: min(same, highest[name]) for name in chosen}
+        for name, extent in problem.facts.extents.items():
+            if extent.usual is not None and name in values and chance.randrange(2):
                 del values[name]
+        size = values.pop(problem.facts.size or "", 1)
         try:
-            size = values.pop(problem.facts.size or "", 1)
             case = problem.case("", values, chance.choice(possible).optional).at(size)
             made = variant.header.limits.nearest(case.with_name(str(case)))
             # Of a sum of few terms the tolerance is too narrow for products that are split into parts.
-            small = made.flops <= EXCERPT_FLOPS and made.sums >= LEAST_SUM
+            fits = made.flops <= (SMALL_FLOPS if small else EXCERPT_FLOPS) and made.sums >= LEAST_SUM
         except ValueError:  # its extents do not fit together
             continue
-        if (
-            small
-            and made not in [*known, *found]
-            and not (variant.missing_arguments(made) or variant.unsupported(made))
-        ):
+        if fits and made not in [*known, *found] and not (variant.missing_arguments(made) or variant.unsupported(made)):
             found.append(made)
-        if len(found) == DRAWN:
+            for name, seen in unseen.items():
+                seen.discard(made.extents[name] % REMAINDERS)
+        if len(found) == DRAWN + SMALL:
             break
     return found
 

@@ -1,5 +1,7 @@
 """A stranger's Python file goes in as it is: its function is called, and the CUDA C++ in it is read with its launch."""
 
+import sys
+
 import pytest
 
 from warpbook.kernels import python_functions, variants
@@ -155,6 +157,7 @@ def test_a_submission_to_gpu_mode_gets_its_arrays_as_one_tuple(tmp_path):
     arrays = {"x": ["x"], "w": ["w"], "y": [None]}
     variant.prepare(variant.problem.ragged[0])(*arrays.values())
     assert arrays["y"] == [("x", "w")]
+    assert "task" not in sys.modules  # its module of types is there for the import alone
 
 
 def test_a_python_file_without_a_function_to_call_is_told_what_it_lacks(tmp_path):

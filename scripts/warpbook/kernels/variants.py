@@ -259,12 +259,14 @@ class Variant:
         name = f"kernels_{self.problem.name}_{self.name}"
         module, execute = new_module(name, self.launcher)
         sys.modules[name] = module  # Numba's cache looks modules up by name
-        if self.entry and self.entry.packed:  # GPU MODE's own module, of the types of what its submissions get
-            task, every = ModuleType("task"), {"__getattr__": lambda name: Any}
-            vars(task).update(every)
-            sys.modules.setdefault("task", task)
-        before = list(sys.path)
-        sys.path.extend(map(str, sources.INCLUDES))  # behind libraries, and for this import alone
+        # For this import alone: GPU MODE's own module, of the types of what its submissions get, and our folders behind
+        # those of libraries.
+        before, packed = list(sys.path), bool(self.entry and self.entry.packed)
+        if packed:
+            task = ModuleType("task")
+            vars(task)["__getattr__"] = lambda name: Any
+            sys.modules["task"] = task
+        sys.path.extend(map(str, sources.INCLUDES))
         try:
             execute(module)
         except (Exception, SystemExit) as error:  # a variant's code runs here: any exception is the variant's failure
@@ -274,6 +276,8 @@ class Variant:
             raise UserError(f"{where}: the launcher does not import: {type(error).__name__}: {error}") from error
         finally:
             sys.path[:] = before
+            if packed:
+                sys.modules.pop("task", None)
         return module
 
     def prepare(self, case: Case, kernels: Any = None) -> Operation:

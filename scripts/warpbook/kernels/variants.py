@@ -260,8 +260,8 @@ class Variant:
         module, execute = new_module(name, self.launcher)
         sys.modules[name] = module  # Numba's cache looks modules up by name
         if self.entry and self.entry.packed:  # GPU MODE's own module, of the types of what its submissions get
-            task, every = ModuleType("task"), {"__getattr__": lambda name: Any}
-            vars(task).update(every)
+            task = ModuleType("task")
+            vars(task).update(input_t=Any, output_t=Any)
             sys.modules.setdefault("task", task)
         before = list(sys.path)
         sys.path.extend(map(str, sources.INCLUDES))  # behind libraries, and for this import alone

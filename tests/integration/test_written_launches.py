@@ -78,7 +78,7 @@ def test_files_with_host_code_compute_what_they_should(tmp_path):
 def test_a_launch_that_is_read_is_judged_like_any_other(tmp_path):
     (tmp_path / "small.cu").write_text(changed(("ceil(W_out * 1.0 / TILE_WIDTH)", "1")))
     variant = variants.read("small", tmp_path)
-    assert variant.header.grid == ["M", "ceil(H_out / 16)", "N"]
+    assert variant.header.grid == ["M", "ceil((H - K + 1) / 16)", "N"]
     built = tmp_path / "built"
     built.mkdir()
     with IsolatedBench(variant, False, built) as bench:

@@ -264,7 +264,7 @@ class Variant:
         before, packed = list(sys.path), bool(self.entry and self.entry.packed)
         if packed:
             task = ModuleType("task")
-            vars(task)["__getattr__"] = lambda name: Any
+            vars(task).update(input_t=Any, output_t=Any)
             sys.modules["task"] = task
         sys.path.extend(map(str, sources.INCLUDES))
         try:

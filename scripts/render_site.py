@@ -53,8 +53,7 @@ def write_traces(history: History, folder: Path) -> dict[str, list[Link]]:
 
 def render(archived: Iterable[Path], reports: Path, values: dict[str, Any], out: Path) -> None:
     """Write the folder of pages over runs at those paths, with copies of the reports that are rendered."""
-    kernels = variants.discover()
-    configured = settings.load(values, list(kernels))
+    configured = settings.load(values, list(variants.discover()))
     sound, refused = open_archived_runs(archived)
     history = History(sound, configured.tolerance)
     links = run_archive.report_links(reports, {name: study.title for name, study in configured.studies.items()})
@@ -66,7 +65,7 @@ def render(archived: Iterable[Path], reports: Path, values: dict[str, Any], out:
             shutil.copyfile(path, folder / "fonts" / path.name)
         for link in links:
             shutil.copyfile(reports / link.file, folder / link.file)
-        shown = run_archive.overview(history, kernels, refused, links, traces)
+        shown = run_archive.overview(history, refused, links, traces)
         for name, page in rendering.site_pages(configured.report.title, shown).items():
             (folder / name).write_text(page)
     print(f"Pages over {len(sound)} archived runs: {out / 'index.html'}")

@@ -145,7 +145,7 @@ def test_a_faster_kernel_is_a_step_and_what_cannot_be_compared_says_why(changed)
     assert second.step.speedup.ratio.value == pytest.approx(2, rel=0.01)
     assert third.step.speedup is None
     assert "protocol" in third.step.why
-    page = run_archive.overview(told, {}).networks[0]
+    page = run_archive.overview(told).networks[0]
     assert "not compared: base was timed under protocol" in " ".join(page.history.rows[0])
 
 
@@ -243,17 +243,6 @@ def test_reports_of_studies_are_copied_and_led_to(site):
     assert (site / "fa18.pdf").read_bytes() == b"%PDF-1.7 a report"
     assert 'href="fa18.pdf"' in (site / "index.html").read_text()
     assert not (site / "stranger.pdf").exists()
-
-
-def test_lines_of_code_are_those_of_sources_that_still_are_what_was_measured(cuda_variant):
-    kernel = cuda_variant('extern "C" __global__ void conv_forward() {\n// why\nint a = 1;\n\nint b = 2;\n}\n')
-    (run,) = (catalog.open_run(path) for path in older_and_newer()[-1:])
-    told = History([run], 0.02)
-    measured = {row.name: row for row in told.variants(told.for_network("fa18")[0])}["fft"]
-    assert run_archive.code_lines(measured, kernel) is None
-    run.record["variants"]["fft"]["source_sha256"] = kernel.source_sha256
-    measured = {row.name: row for row in told.variants(told.for_network("fa18")[0])}["fft"]
-    assert run_archive.code_lines(measured, kernel) == 3
 
 
 class Addresses(HTMLParser):

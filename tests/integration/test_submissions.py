@@ -277,7 +277,9 @@ def test_what_is_read_in_files_of_strangers_takes_no_longer_than_their_length():
         final_submission_rules.final_rules(part * (250_000 // len(part)))
     for part in ("\n", " ", "real "):
         program_output.parse_runs(part * (250_000 // len(part)), layers=2)
-    excerpts._stretch("x;\n" * 5000, "y;\nx;\n" * 2500, 9)
+    excerpts._stretch("x;\n" * 5000, "y;\nx;\n" * 2500, 9, set())
+    for part in ("_1", "_", "1", ", 1", "a_1x "):
+        excerpts._names_for_others(f"a{part * (250_000 // len(part))}x", {1})
     assert time.process_time() - began < 10
 
 

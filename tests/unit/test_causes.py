@@ -30,6 +30,7 @@ def evidence(
     calls: dict[tuple[str, str], CountedCall],
     shares: dict[str, float] | None = None,
     faster: dict[str, SimpleNamespace] | None = None,
+    resource: str = "memory bandwidth",
 ) -> SimpleNamespace:
     """shares: of its bound's speed that the best kernel reaches on each layer; faster: what is faster there than it."""
     layers = list(dict.fromkeys(layer for _, layer in calls))
@@ -44,6 +45,7 @@ def evidence(
         ranking=SimpleNamespace(naive=NAIVE, faster_variants=faster or {}),
         times=SimpleNamespace(
             op=lambda name, layer, size: SimpleNamespace(value=1.0),
+            limiting_resource=lambda layer, size: resource,
             method_bound_ms=lambda name, layer, size: reached[layer.name],
         ),
     )
@@ -71,6 +73,25 @@ def test_the_cause_is_the_instructions_saved_and_the_busiest_unit_on_each_layer(
 def test_a_unit_that_is_the_busiest_everywhere_is_named_once():
     blocked = {("blocked", layer): call(2e7, L2=share) for layer, share in (("conv1", 81), ("conv2", 64))}
     assert cause(evidence(blocked)) == "The busiest unit is the L2 cache on every layer (64 % to 81 %)"
+
+
+def test_loads_saved_are_told_where_they_fall_much_further_and_are_most_of_what_is_moved():
+    scattered = {("direct", "conv1"): call(2.2e9, L1=80, LOADED_SECTORS=24e6, DRAM_BYTES=64e6)}
+    for sectors, moved, words in [
+        (1e6, 64e6, " and loads 24 times fewer sectors of global memory"),
+        (1e6, 96e6, ""),
+        (8e6, 64e6, ""),
+    ]:
+        row = {("blocked", "conv1"): call(1e9, DRAM=90, LOADED_SECTORS=sectors, DRAM_BYTES=moved)}
+        said = f"It executes 2.2 times fewer instructions{words} than direct; the busiest unit is DRAM (90 %)"
+        assert cause(evidence(scattered | row)) == said
+        assert "loads" not in cause(evidence(scattered | row, resource="FP32 arithmetic"))
+
+
+def test_near_its_bound_a_kernel_gets_no_advice():
+    calls = {("blocked", "conv1"): call(L1=90), ("blocked", "conv2"): call(DRAM=85)}
+    near = "Little is left to gain by this method: every layer runs at 86 % of its bound or more"
+    assert advice(evidence(calls, {"conv1": 0.9, "conv2": 0.86})) == near
 
 
 def test_a_best_kernel_of_as_many_instructions_is_not_said_to_save_any():

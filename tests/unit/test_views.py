@@ -190,9 +190,12 @@ def test_bars_are_the_units_read_and_the_operations_done_in_percent_of_their_pea
     row = unit_plots.unit_row("direct", Header(), 100_000, call, peaks)
     read = {"Issue": 84.0, "Pipes": 85.0, "L1, shared": 60.0, "L2": 14.0, "DRAM": 8.0}
     assert row.shares == read | {"FP32": pytest.approx(100 * 5_000 / (1000 * 50))}
-    assert (row.bound, row.words) == ("Issue", ("1.25\u202fk", "5\u202f%", "10\u202f%"))
+    assert (row.bound, row.words) == ("Issue", ("1.25\u202fk", "5\u202f%", "–"))
     split = Header(split=Split(precision="fp16", products=3))
-    assert unit_plots.unit_row("split", split, 100_000, call, peaks).shares["Tensor cores"] == pytest.approx(75)
+    of_split = unit_plots.unit_row("split", split, 100_000, call, peaks)
+    assert (of_split.shares["Tensor cores"], of_split.words[-1]) == (pytest.approx(75), "10\u202f%")
+    library = Header(precision="tf32", method="any")
+    assert unit_plots.unit_row("tf32", library, 100_000, call, peaks).words[-1] == "10\u202f%"
     assert "Tensor cores" not in unit_plots.unit_row("split", split, 100_000, call, peaks | {"fp16": None}).shares
 
 

@@ -21,6 +21,7 @@ ACHIEVED = "sm__warps_active.avg.pct_of_peak_sustained_active"
 THEORETICAL = "sm__maximum_warps_per_active_cycle_pct"
 DURATION = "gpu__time_duration.sum"
 DRAM_BYTES = "dram__bytes.sum"
+LOADED_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
 INSTRUCTIONS = "smsp__inst_executed.sum"
 FFMA, FADD, FMUL = (f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum" for name in ("ffma", "fadd", "fmul"))
 TENSOR = "sm__inst_executed_pipe_tensor.sum"
@@ -258,7 +259,7 @@ def _percent(value: float) -> str:
 
 NAMES = {
     "smsp__inst_executed_op_global_ld.sum": "global load instructions, counted once a warp",
-    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": "sectors of 32 bytes loaded from global memory",
+    LOADED_SECTORS: "sectors of 32 bytes loaded from global memory",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": "sectors stored to global memory",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum": "sectors of atomics on global memory",
     "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum": "sectors stored to local memory",

@@ -28,7 +28,7 @@ _NEAR = 1  # unchanged lines that are shown at an end of a longer stretch of the
 _SHOWN = (Comment, Keyword, Name.Builtin, Number)
 _LEXERS = {".cu": CudaLexer, ".cpp": CppLexer, ".py": PythonLexer}
 _WORD = re.compile(r"\w+")
-_NUMBERED = re.compile(r"\b[A-Za-z]\w*?(?:_\d+)+\b|(?:, \d+){2,}")  # such as conv_1_28_50_5, or arguments 1, 28, 50, 5
+_NUMBERED = re.compile(r"\b[A-Za-z]\w*_\d+\b|(?:, \d+){2,}")  # such as conv_1_28_50_5, or arguments 1, 28, 50, 5
 # Such lines tell no idea of a kernel.
 _PLUMBING = re.compile(r'.*\basm\b|"|:|(using|template|namespace|static_assert)\b')
 _NO_CODE = re.compile(r"\s*(//.*|#.*|[{}\s;]*)")

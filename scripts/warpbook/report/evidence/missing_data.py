@@ -54,11 +54,6 @@ class MissingData(EvidencePart):
         """The rows of variants alone."""
         return self.table[~self.table.variant.str.startswith(WHOLE)]
 
-    @property
-    def of_networks(self) -> pd.DataFrame:
-        """The rows of implementations of whole networks alone."""
-        return self.table[self.table.variant.str.startswith(WHOLE)]
-
     def for_variant(self, variant: str) -> pd.DataFrame:
         """A variant's rows."""
         return self.table[self.table.variant == variant]

@@ -56,7 +56,9 @@ def unit_row(name: str, header: Header, flop: int, call: CountedCall, peaks: dic
     unit = counters.nearest_peak(launch)
     bounds = [column for column, metric in READ.items() if metric == unit and launch.values[unit] >= counters.LOW]
     made = call.value(counters.INSTRUCTIONS)
-    parts = [counters.instruction_share([call], metric) for metric in (counters.FFMA, counters.TENSOR)]
+    # The tensor pipe runs a few instructions of kernels without matrix products too, which say nothing.
+    metrics = [counters.FFMA, *([counters.TENSOR] if header.split or header.precision != "fp32" else [])]
+    parts = [*(counters.instruction_share([call], metric) for metric in metrics), None][: len(INSTRUCTIONS) - 1]
     words = (
         counters.amount(made, "") if made else MISSING,
         *(MISSING if part is None else _percent(part) for part in parts),

@@ -27,7 +27,7 @@ BUSY = {
     "Issue": counters.ISSUE, "Pipes": counters.SM, "L1": counters.L1, "L2": counters.L2, "DRAM": counters.DRAM,
 }  # fmt: skip
 """What may bound a kernel."""
-BUSY_HEAD = ("Instructions", "FMAs", "Tensor", *BUSY, "DRAM over copy")
+BUSY_HEAD = ("Instructions", "FMAs", *BUSY, "DRAM over copy")
 
 CountedLayer = tuple[Variant, Case, CountedCall]
 
@@ -202,14 +202,14 @@ def _units(ev: Evidence) -> Figure | None:
         "best, and the fastest library at FP32 accuracy. Pipes: the busiest arithmetic pipe; FP32: operations done. "
         f"{needed}Dark: the unit that bounds the kernel, from {counters.LOW:.0f} % on; no dark bar: latency. Issue and L1 count "
         f"the cycles in which a multiprocessor is active, the others all. On the right: instructions of the whole call, counted once a warp, and "
-        f"the shares of FP32 FMAs and of the tensor pipe among them.{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
+        f"the shares of FP32 FMAs and, where the method takes tensor cores, of their pipe among them.{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
     )
 
 
 def busy_caption(of_all: str, of_one: str, copy_gb_per_s: float) -> str:
     """What the columns BUSY_HEAD tell, the sums `of_all` and the shares `of_one`."""
     return (
-        f"Of {of_all}: warp instructions, and the shares of FP32 FMAs and of the tensor pipe among them. Of {of_one}, in percent "
+        f"Of {of_all}: warp instructions, and the share of FP32 FMAs among them. Of {of_one}, in percent "
         "of each unit's own peak: instruction issue, arithmetic pipes, L1 with shared memory, L2 and DRAM. DRAM over copy: DRAM's "
         f"rate over that of a plain copy, {units.significant(copy_gb_per_s / 1e3, 3)}\u202fTB/s as measured. Bold: the unit that bounds "
         f"the kernel, from {counters.HIGH:.0f} % of its peak on, and in part from {counters.LOW:.0f} % on. No bold: latency bounds it."
@@ -225,7 +225,7 @@ def busy_cells(call: CountedCall, copy_gb_per_s: float) -> tuple[Cell, ...]:
     moved, ns = (values.get(metric) for metric in (counters.DRAM_BYTES, counters.DURATION))
     return (
         counters.amount(instructions, "") if instructions else MISSING,
-        *(_percent(counters.instruction_share([call], metric)) for metric in (counters.FFMA, counters.TENSOR)),
+        _percent(counters.instruction_share([call], counters.FFMA)),
         *(Markup("<strong>{}</strong>").format(cell) if metric == bold else cell for metric, cell in shares.items()),
         _percent(100 * moved / ns / copy_gb_per_s if moved and ns else None),
     )

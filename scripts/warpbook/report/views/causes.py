@@ -18,13 +18,16 @@ REMEDIES = {
 }
 LATENCY_REMEDY = "asynchronous copies or more warps, so that more loads are in flight"
 
+FURTHER = 2.0  # times as far
+SECTOR_BYTES, MOSTLY = 32, 0.4
 SHOWN = 3  # comparisons that a sentence names
+NEAR_BOUND = 0.85  # of its bound: what a kernel can hardly pass
 FAR_SLOWER = 0.5  # a speedup over the naive kernel that one sample is enough to tell from 1
 Calls = dict[str, CountedCall]  # a variant's counted calls by layer
 
 
 def cause_sentence(ev: Evidence, best: Variant) -> str:
-    """How many instructions the best kernel saves, and its busiest unit; empty without counters."""
+    """How many instructions, and loads, the best kernel saves, and its busiest unit; empty without counters."""
     naive, after = ev.ranking.naive, _calls(ev, best)
     if not after:
         return ""
@@ -41,8 +44,9 @@ def cause_sentence(ev: Evidence, best: Variant) -> str:
             for layer, unit in found.items()
         ]
     words = f"he busiest unit is {units.join_all(busiest)}"
-    saved = _instruction_ratio(before, after) if naive and before.keys() == after.keys() else ""
-    return f"It executes {saved} fewer instructions than {naive.stem}; t{words}" if naive and saved else f"T{words}"
+    of_memory = all(ev.times.limiting_resource(layer, ev.largest) == "memory bandwidth" for layer in ev.layers)
+    saved = _saved(before, after, of_memory) if naive and before.keys() == after.keys() else []
+    return f"It {units.join_all(saved)} than {naive.stem}; t{words}" if naive and saved else f"T{words}"
 
 
 def next_sentence(ev: Evidence, best: Variant) -> str:
@@ -57,6 +61,8 @@ def next_sentence(ev: Evidence, best: Variant) -> str:
     if not far:
         return ""
     layer = min(far, key=lambda name: far[name])
+    if far[layer] >= NEAR_BOUND:
+        return f"Little is left to gain by this method: every {ev.case_word} runs at {units.percent(far[layer], 0)} of its bound or more"
     one = fastest[layer]
     call = _calls(ev, one).get(layer)
     if call is None:
@@ -110,9 +116,23 @@ def _calls(ev: Evidence, variant: Variant) -> Calls:
     return {layer: call for layer, call in calls.items() if call and counters.nearest_peak(call.longest)}
 
 
-def _instruction_ratio(before: Calls, after: Calls) -> str:
-    """How many times fewer instructions calls take than others; empty where they do not, or none were read."""
-    instructions, left = (counters.total(calls.values(), counters.INSTRUCTIONS) for calls in (before, after))
-    if not instructions or not left or instructions < (1 + counters.UNCHANGED_WITHIN) * left:
-        return ""
-    return f"{units.significant(instructions / left, 2)} times"
+def _saved(before: Calls, after: Calls, of_memory: bool) -> list[str]:
+    """How many times fewer instructions calls take than others, and, of a problem that memory bounds, fewer loads where those
+    fall much further and are most of what the calls move: asynchronous copies are not among them. Empty where they take no
+    fewer, or nothing was read."""
+    was, now = (
+        {
+            metric: counters.total(calls.values(), metric)
+            for metric in (counters.INSTRUCTIONS, counters.LOADED_SECTORS, counters.DRAM_BYTES)
+        }
+        for calls in (before, after)
+    )
+    ratios = {metric: amount / left for metric, amount in was.items() if amount and (left := now[metric])}
+    instructions, loads = (ratios.get(metric, 0.0) for metric in (counters.INSTRUCTIONS, counters.LOADED_SECTORS))
+    said = []
+    if instructions >= 1 + counters.UNCHANGED_WITHIN:
+        said.append(f"executes {units.significant(instructions, 2)} times fewer instructions")
+    loaded, moved = now[counters.LOADED_SECTORS], now[counters.DRAM_BYTES]
+    if of_memory and loads > FURTHER * instructions and loaded and moved and SECTOR_BYTES * loaded >= MOSTLY * moved:
+        said.append(f"loads {units.significant(loads, 2)} times fewer sectors of global memory")
+    return said

@@ -9,8 +9,6 @@ from markupsafe import Markup
 
 from warpbook.common import units
 from warpbook.common.units import MISSING
-from warpbook.kernels.variants import Variant
-from warpbook.report import excerpts
 from warpbook.report.figures import history_plots
 from warpbook.report.run_history import Headline, History, MeasuredVariant
 from warpbook.report.views import cell_markup
@@ -29,13 +27,12 @@ class Link:
 
 def overview(
     history: History,
-    kernels: Mapping[str, Variant],
     refused: Sequence[str] = (),
     reports: Sequence[Link] = (),
     traces: Mapping[str, Sequence[Link]] | None = None,
 ) -> View:
-    """What the pages show. kernels: the variants that are here now, for their lines of code. traces: by network."""
-    pages = tuple(_page(history, name, kernels, (traces or {}).get(name, ())) for name in history.networks)
+    """What the pages show. traces: by network."""
+    pages = tuple(_page(history, name, (traces or {}).get(name, ())) for name in history.networks)
     return View(
         facts=tuple(_fact(history, page.name, page.file) for page in pages),
         runs=_runs(history.runs),
@@ -79,7 +76,7 @@ def _runs(runs: Sequence[Run]) -> HtmlTable:
     return HtmlTable("runs", "Archived runs, the newest first; + marks a working tree with changes.", head, rows)
 
 
-def _page(history: History, name: str, kernels: Mapping[str, Variant], traces: Sequence[Link]) -> View:
+def _page(history: History, name: str, traces: Sequence[Link]) -> View:
     lines = history.for_network(name)
     models = [model for model in history.models if history.newest(name, model)]
     return View(
@@ -89,7 +86,7 @@ def _page(history: History, name: str, kernels: Mapping[str, Variant], traces: S
         history=_history(name, lines),
         figures=_figures(lines) if any(len(history.for_network(name, model)) > 1 for model in models) else (),
         variants=tuple(
-            _variants(history, line, number, kernels)
+            _variants(history, line, number)
             for number, model in enumerate(models, 1)
             if (line := history.newest(name, model))
         ),
@@ -150,29 +147,23 @@ def _figures(lines: Sequence[Headline]) -> tuple[Figure, ...]:
     )
 
 
-def _variants(history: History, line: Headline, number: int, kernels: Mapping[str, Variant]) -> HtmlTable:
+def _variants(history: History, line: Headline, number: int) -> HtmlTable:
     """Every variant of a model's newest run, fastest first."""
-    rows = history.variants(line)
-    naive = next((row for row in reversed(rows) if line.over and row.name == line.over[0]), None)
     head = (
         *words("Variant"),
         *numbers("Op time", "Over the naive one"),
         *words("Against what it builds on"),
-        *numbers("Op time over its bound", "Registers", "Lines of code", "Saved a line"),
+        *numbers("Op time over its bound", "Registers"),
     )
     caption = (
         f"Variants on {line.model.name}, {units.count(line.size)} images, run {line.run.run_id}. The bound: the least "
-        "time of the direct method in FP32 on the device. Lines of code without comments, of sources that still are "
-        "what was measured. Saved a line: the op time that a variant saves against the naive one, over its lines. "
+        "time of the direct method in FP32 on the device. "
         f"{APART}"
     )
-    shown = tuple(_variant(row, naive, kernels.get(row.name)) for row in rows)
-    return HtmlTable(f"variants-{number}", caption, head, shown, "dense")
+    return HtmlTable(f"variants-{number}", caption, head, tuple(map(_variant, history.variants(line))), "dense")
 
 
-def _variant(row: MeasuredVariant, naive: MeasuredVariant | None, kernel: Variant | None) -> tuple[Cell, ...]:
-    lines = code_lines(row, kernel)
-    saved_ms = naive.time.value - row.time.value if naive and naive.name != row.name else None
+def _variant(row: MeasuredVariant) -> tuple[Cell, ...]:
     return (
         f"{row.name} ({'library' if row.peer else row.precision})" if row.peer or row.precision != "fp32" else row.name,
         cell_markup.time_cell(row.time),
@@ -180,16 +171,7 @@ def _variant(row: MeasuredVariant, naive: MeasuredVariant | None, kernel: Varian
         cell_markup.comparison_cell(row.over_baseline, row.builds_on) if row.over_baseline else MISSING,
         units.significant(row.bound, 3) if row.bound else MISSING,
         str(row.registers) if row.registers is not None else MISSING,
-        str(lines) if lines else MISSING,
-        units.time(saved_ms / lines, 3) if lines and saved_ms is not None and saved_ms > 0 else MISSING,
     )
-
-
-def code_lines(row: MeasuredVariant, kernel: Variant | None) -> int | None:
-    """Lines of code of a variant whose source is still what was measured; a library's are its own."""
-    if kernel is None or row.peer or kernel.read_error or kernel.source_sha256 != row.source_sha256:
-        return None
-    return len(excerpts.lines_of_code(kernel.code)) + len(excerpts.lines_of_code(kernel.launcher_code))
 
 
 def report_links(folder: Path, titles: Mapping[str, str]) -> list[Link]:

@@ -166,8 +166,8 @@ def _kernels(ev: Evidence, ours: Implementation, call: CountedCall) -> HtmlTable
         )
     return HtmlTable(
         "networks-kernels",
-        f"Kernels of {ours.name} at {units.count(call.images)} images, one by one under Nsight Compute: launches, time "
-        f"and its share. {analysis.busy_caption('all launches', 'the longest', copy)}"
+        f"Kernels of {ours.name} at {units.count(call.images)} images, {call.total_launches} launches a call, one by one under "
+        f"Nsight Compute: launches, time and its share. {analysis.busy_caption('all launches', 'the longest', copy)}"
         f"{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
         (*words("Kernel"), *numbers("Launches", "Time", "Share", *analysis.BUSY_HEAD)),
         tuple(rows),

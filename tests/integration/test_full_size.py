@@ -20,7 +20,7 @@ extern "C" __global__ void conv_forward(const float* x, const float* w, float* y
     const int Ho = H - K + 1, Wo = W - K + 1, across = (Wo + 15) / 16;
     const int column = blockIdx.x % across * 16 + threadIdx.x, row = blockIdx.x / across * 16 + threadIdx.y;
     const int m = blockIdx.y, n = is("byte") ? (unsigned char)blockIdx.z : blockIdx.z;
-    if (row >= Ho || column >= Wo || (is("batch") && n >= 1000)) return;
+    if (row >= Ho || column >= Wo || (is("batch") && n >= 1000) || (is("half") && n >= N / 2)) return;
     float sum = is("result") && n > 5000;
     for (int c = 0; c < C; ++c)
         for (int p = 0; p < K; ++p)
@@ -51,6 +51,7 @@ def check(tmp_path_factory):
         ("beyond", "use-after-poison in conv_forward at own.cu:18"),
         ("byte", "writes no y above N = 2"),
         ("batch", "writes no y above N = "),
+        ("half", "writes no y above N = 48"),
         ("result", "is wrong on"),
     ],
 )

@@ -177,6 +177,9 @@ DEVICE = {
     "PTX": """
         float f = 1, g; int n; unsigned u, lane; __shared__ float held[128];
         asm("fma.rn.f32 %0, %1, %2, %0;" : "+f"(f) : "f"(2.f), "f"(3.f)); NEED(f == 7);
+        float a = 2, b = 3, c = 1; using T = int; T W = 5; long wide;
+        asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(f) : "f"(b), "f"(a), "f"(c)); NEED(f == 7);
+        asm("mul.wide.s32 %0, %1, %2;" : "=l"(wide) : "r"(W), "r"(T(a))); NEED(wide == 10);
         asm volatile("ld.global.nc.f32 %0, [%1+4];" : "=f"(g) : "l"(x + t)); NEED(g == x[t + 1]);
         asm("{ .reg .pred p; setp.ge.s32 p, %1, 3; mov.b32 %0, 2; @p mov.b32 %0, 1; }" : "=r"(n) : "r"(t)); NEED(n == (t >= 3 ? 1 : 2));
         asm("mad.lo.u32 %0, %1, %2, 0x10;" : "=r"(u) : "r"(3u), "r"(4u)); NEED(u == 28);

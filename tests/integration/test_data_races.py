@@ -20,6 +20,20 @@ TICKET = (
     "__shared__ bool last; if (!t) { part[b] = x[i];\ncuda::atomic_ref<unsigned, cuda::HOW == 3; if (last) count = 0; }\n"
     "__syncthreads(); if (last && !t) y[0] = part[0] + part[3];"
 )
+# Two stages, each filled anew by copies that may write as soon as they begin.
+STAGES = (
+    "__shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, 2> state; __shared__ float s[2][64]; float sum = 0;\n"
+    "auto block = cooperative_groups::this_thread_block(); auto pipe = cuda::make_pipeline(block, &state);\n"
+    "auto fetch = [&](int j) { pipe.producer_acquire();\ncuda::memcpy_async(block, s[j % 2], x + 64 * b, 256, pipe);\n"
+    "pipe.producer_commit(); }; fetch(0); for (int j = 0; j < 4; ++j) { fetch(j + 1); pipe.consumer_wait(); EARLY\n"
+    "sum += s[j % 2][63 - t];\nLATE } atomicAdd(y, sum);"
+)
+RELEASE = "pipe.consumer_release();"
+PTX_TICKET = (
+    "if (t) return; part[b] = x[i];\nunsigned old; "
+    'asm volatile("atom.HOW.global.inc.u32 %0, [%1], %2;" : "=r"(old) : "l"(&count), "r"(3u) : "memory");\n'
+    "if (old == 3) y[0] = part[0] + part[3];"
+)
 # By name: a kernel of `x, y, n` on four blocks of 64 threads, the array that a race is on, and what is missing.
 KERNELS = {
     "tree": ("__shared__ float s[64]; s[t] = x[i]; __syncthreads(); TREE if (!t) atomicAdd(y, s[0]);", "", ""),
@@ -108,12 +122,21 @@ KERNELS = {
     "largest_looked_at_first": ("if (t > largest) atomicMax(&largest, t);", "", ""),
     "added_by_comparing": ("int old = held, seen; do { seen = old; old = atomicCAS(&held, seen, seen + 1); } while (seen != old);",
                            "", ""),
+    "stage_released_behind_its_reads": (STAGES.replace("EARLY", "").replace("LATE", RELEASE), "", ""),
+    "stage_released_before_its_reads": (STAGES.replace("EARLY", RELEASE).replace("LATE", ""), "s", NO_BARRIER),
+    "copy_into_what_others_read": ("__shared__ float s[64]; s[t] = x[i]; __syncthreads(); float sum = s[63 - t];\n"
+                                   "__pipeline_memcpy_async(s + t, x + i, 4); __pipeline_commit(); __syncthreads();\n"
+                                   "__pipeline_wait_prior(0); atomicAdd(y, sum + s[t]);", "s", NO_BARRIER),
+    "ticket_by_ptx": (PTX_TICKET.replace("HOW", "acq_rel.gpu"), "", ""),
+    "relaxed_ticket_by_ptx": (PTX_TICKET.replace("HOW", "relaxed.gpu"), "part", NO_FENCE),
     "bytes_side_by_side": ("__shared__ unsigned char s[64]; s[t] = t; if (s[t] == t) atomicAdd(y, x[i]);", "", ""),
     "work_queue": ("__shared__ int mine; for (;;) { if (!t) mine = atomicAdd(&next, 1); __syncthreads(); const int j = mine; "
                    "__syncthreads(); if (j >= 4) return; atomicAdd(y, x[j * 64 + t]); }", "", ""),
 }  # fmt: skip
 GLOBALS = """\
+#include <cooperative_groups.h>
 #include <cuda/atomic>
+#include <cuda/pipeline>
 __device__ unsigned long long wide;
 __device__ unsigned count; __device__ float part[4], total; __device__ volatile int ready[4];
 __device__ int held, largest, next; __device__ volatile float s4[4];

@@ -20,7 +20,7 @@ extern "C" __global__ void conv_forward(const float* x, const float* w, float* y
     const int Ho = H - K + 1, Wo = W - K + 1, across = (Wo + 15) / 16;
     const int column = blockIdx.x % across * 16 + threadIdx.x, row = blockIdx.x / across * 16 + threadIdx.y;
     const int m = blockIdx.y, n = is("byte") ? (unsigned char)blockIdx.z : blockIdx.z;
-    if (row >= Ho || column >= Wo || (is("batch") && n >= 1000)) return;
+    if (row >= Ho || column >= Wo || (is("batch") && n >= 1000) || (is("half") && n >= N / 2)) return;
     float sum = is("result") && n > 5000;
     for (int c = 0; c < C; ++c)
         for (int p = 0; p < K; ++p)
@@ -51,6 +51,7 @@ def check(tmp_path_factory):
         ("beyond", "use-after-poison in conv_forward at own.cu:18"),
         ("byte", "writes no y above N = 2"),
         ("batch", "writes no y above N = "),
+        ("half", "writes no y above N = 48"),
         ("result", "is wrong on"),
     ],
 )
@@ -181,3 +182,31 @@ def test_scratch_memory_too_small_for_the_largest_size_is_found_without_results(
     row = full_size.check(variant, case, False, tmp_path)
     assert row["status"] == status, row["reason"]
     assert row["reason"].endswith("at n = 67108864" if parts < 1 << 18 else "")
+
+
+SLOW = """\
+/*
+threads: [1]
+grid: [1]
+*/
+extern "C" __global__ void reduce(const float* x, float* y, int n)
+{
+    float sum = 0;
+    for (int i = 0; i < n; ++i)
+        for (int j = 0; j < 50; ++j) sum += x[i] / (j + 1);
+    *y = sum;
+}
+"""
+
+
+@pytest.mark.skipif(emulation.compiler() is None, reason="there is no C++ compiler here to emulate with")
+def test_a_size_that_takes_too_long_is_not_called_right(tmp_path):
+    folder = tmp_path / "reduce"
+    folder.mkdir()
+    (folder / "own.cu").write_text(SLOW)
+    (folder / "problem.py").write_text((PROJECT / "kernels" / "reduce" / "problem.py").read_text())
+    variant = variants.read("own", folder)
+    (case,) = full_size.widest(variant, [case.at(1 << 26) for case in case_sets.find("reduce").cases])
+    row = full_size.check(variant, case, False, tmp_path)
+    assert (row["ok"], row["status"]) == (False, "unsupported")
+    assert "n = 67108864 were not checked: still running after 1 s" in row["reason"]

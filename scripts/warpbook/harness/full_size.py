@@ -5,7 +5,7 @@ its outputs stand for images, where they are independent of each other."""
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,6 +32,7 @@ ROWS_TIMEOUT_S = 1  # of a problem without a batch: a longer one computes all ro
 LEAST_IMAGES = 8
 LEAST_BYTES = 1 << 16  # of an input that is repeated: the system maps some ten thousand pieces
 CHANCE = 1e-6  # that blocks chosen at random are all of other images
+DOUBTED, MORE_BLOCKS = 1e-2, 96  # below that chance, more blocks run
 FEW_TERMS = 64  # of the sums of a problem without a batch: more take longer, and tell what smaller cases tell
 
 
@@ -173,9 +174,11 @@ def check(
     folder: Path,
     library: Path | None = None,
     running: IsolatedBench | None = None,
+    blocks: int = 0,
 ) -> Row:
     """The row of a case at its size, compiled into `folder` or in `library`; others' faults are `unsupported`. A bench that is
-    `running` does it, and nothing else after that: AddressSanitizer keeps the ends of arrays that are there no longer."""
+    `running` does it, and nothing else after that: AddressSanitizer keeps the ends of arrays that are there no longer.
+    `blocks` run of each launch; usually as many as `Sparse.blocks` says, and more where these write suspiciously little."""
     case = case.with_problem(variant.problem)
     place = {"case": case.name, "size": case.size, "test": TEST}
 
@@ -195,12 +198,14 @@ def check(
     try:
         usable = nullcontext(running) if running and not running.ended else None
         with usable or IsolatedBench(variant, sandboxed, folder, library) as bench:
-            handle, launches = bench.sample(sparse, inputs, sparse.blocks, sparse.timeout_s)
+            handle, launches = bench.sample(sparse, inputs, blocks or sparse.blocks, sparse.timeout_s)
         try:
             if launches < 0 or not is_compared:
                 return row("ok", "")
             written = {name: _written_images(sparse, name, handle) for name in case.problem.outputs}
-            if reason := _unwritten(variant, sparse, written):
+            if not blocks and any(CHANCE < _chance(sparse, images) < DOUBTED for images in written.values()):
+                return check(variant, case, sandboxed, folder, library, blocks=MORE_BLOCKS)
+            if reason := _unwritten(variant, sparse, written, blocks):
                 return row("wrong_result", "; ".join(filter(None, (reason, bench.noted))))
             # Of several launches, a later one may read what blocks of an earlier one did not compute.
             return {**place, **_compare(variant, sparse, inputs, written)} if launches == 1 else row("ok", "")
@@ -210,22 +215,22 @@ def check(
         if failure.status == "wrong_result":
             at = "" if sparse.place in str(failure) else f"; at {sparse.place}"
             return row("wrong_result", f"{failure}{at}")
-        # A block may read all of an input, or repeat what blocks that did not run seem to have failed at.
-        if failure.status == "timed_out" and not case.problem.facts.batch:
-            return row("ok", "")
         return row("unsupported", str(failure) if failure.status == "unsupported" else f"{unchecked}{failure}")
 
 
-def _unwritten(variant: Variant, sparse: Sparse, written: Written) -> str:
+def _unwritten(variant: Variant, sparse: Sparse, written: Written, blocks: int) -> str:
     """That no output of the last images is written; empty where chance may have chosen blocks of others alone."""
-    size = sparse.case.extents[sparse.batch]
     for name, images in written.items():
-        last = max(images, default=-1)
-        # Half of the blocks that run are chosen at random among all.
-        if ((last + 1) / size) ** (sparse.blocks // 2) < CHANCE:
-            most = f"{sparse.batch} = {last}" if last >= 0 else "any size"
+        if _chance(sparse, images, blocks) < CHANCE:
+            most = f"{sparse.batch} = {max(images)}" if images else "any size"
+            size = sparse.case.extents[sparse.batch]
             return f"{variant.name} writes no {name} above {most}, of {size}, in the blocks that ran"
     return ""
+
+
+def _chance(sparse: Sparse, images: Collection[int], blocks: int = 0) -> float:
+    """How likely blocks chosen at random, half of those that run, all compute images up to the last of these."""
+    return ((max(images, default=-1) + 1) / sparse.case.extents[sparse.batch]) ** ((blocks or sparse.blocks) // 2)
 
 
 def _compare(variant: Variant, sparse: Sparse, inputs: dict[str, np.ndarray], written: Written) -> Row:

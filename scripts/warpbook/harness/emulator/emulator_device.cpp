@@ -96,6 +96,7 @@ void emulator::copy_async(void* to, const void* from, size_t bytes, size_t zeros
     const size_t piece = bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : bytes % 4 == 0 ? 4 : 1;
     if (reinterpret_cast<uintptr_t>(to) % piece || reinterpret_cast<uintptr_t>(from) % piece) stop("an asynchronous copy between places that its size does not align", line);
     const unsigned word = ptx::word_of(line);
+    races::access(to, bytes, true, line);  // it may write at once, though it is waited for later
     for (size_t i = 0; i + 4 <= bytes; i += 4) std::memcpy(static_cast<char*>(to) + i, &word, 4);
     ptx::Copies& mine = ptx::ordered(thread_number()).inward;
     static const char nothing[16] = {};

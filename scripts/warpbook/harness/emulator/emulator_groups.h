@@ -218,20 +218,31 @@ template <size_t bytes> struct aligned_size_t {
     operator size_t() const { return value; }
 };
 
-template <thread_scope scope = thread_scope_thread, unsigned stages = 1> struct pipeline_shared_state {};
+template <thread_scope scope = thread_scope_thread, unsigned stages = 1> struct pipeline_shared_state { emulator::Phases released[stages]; };
 template <thread_scope scope = thread_scope_thread> struct pipeline {
-    unsigned committed = 0, waited = 0;
-    void producer_acquire() {}
+    emulator::Phases* stages = nullptr;
+    unsigned count = 1, committed = 0, waited = 0, acquired = 0, released = 0;
+    void producer_acquire(EMULATOR_LINE)
+    {
+        if (stages && acquired >= count) emulator::wait_for_phase(stages[acquired % count], (acquired / count - 1) & 1, line);
+        ++acquired;
+    }
     void producer_commit() { __pipeline_commit(), ++committed; }
     void consumer_wait(EMULATOR_LINE)
     {
         emulator::wait_for_copies(committed - ++waited);
         if (scope != thread_scope_thread) emulator::barrier(line);  // until the copies of all threads are there
     }
-    void consumer_release(EMULATOR_LINE) { if (scope != thread_scope_thread) emulator::barrier(line); }
+    void consumer_release(EMULATOR_LINE) { if (stages) emulator::arrive(stages[released++ % count], line); }
 };
 inline pipeline<> make_pipeline() { return {}; }
-template <class Group, thread_scope scope, unsigned stages> pipeline<scope> make_pipeline(const Group&, pipeline_shared_state<scope, stages>*) { return {}; }
+template <class Group, thread_scope scope, unsigned stages> pipeline<scope> make_pipeline(const Group& group, pipeline_shared_state<scope, stages>* state, EMULATOR_LINE)
+{
+    for (auto& each : state->released)
+        if (!group.thread_rank()) emulator::begin_phases(each, unsigned(group.size()));
+    group.sync(line);
+    return {state->released, stages};
+}
 template <unsigned left, thread_scope scope> void pipeline_consumer_wait_prior(pipeline<scope>& of) { emulator::wait_for_copies(left), of.waited = of.committed - left; }
 template <class T, class Bytes, thread_scope scope> void memcpy_async(T* to, const T* from, Bytes bytes, pipeline<scope>&, EMULATOR_LINE) { emulator::copy_async(to, from, bytes, 0, line); }
 template <class Group, class T, class Bytes, thread_scope scope> void memcpy_async(const Group& group, T* to, const T* from, Bytes bytes, pipeline<scope>&, EMULATOR_LINE)

@@ -77,6 +77,7 @@ _PAIR_FUNCTIONS = {"add": "__hadd2", "sub": "__hsub2", "mul": "__hmul2", "fma": 
                    "min": "__hmin2"}  # fmt: skip
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "ls": "<=",
                 "hi": ">", "hs": ">="}  # fmt: skip
+_CHANGES = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
 _IGNORED = {"rn", "ftz", "approx", "full", "uni", "volatile", "relaxed", "weak", "gpu", "cta", "sys", "nc", "ca", "cg",
             "cs", "cv", "wb", "wt", "lu", "acquire", "release", "acq_rel"}  # fmt: skip
 """Modifiers that change nothing here: an approximation is rounded better than on a GPU."""
@@ -197,24 +198,24 @@ def _arithmetic(name: str, words: list[str], operand: Callable[[str], str]) -> s
         operation = f"{operation}.f"
     if kind not in _TYPES or set(modifiers) - _IGNORED or operation not in _OPERATIONS:
         return ""
-    what = _OPERATIONS[operation]
-    count = max("abcd".index(letter) + 1 for letter in re.findall(r"\b[abcd]\b", what))
+    # No name that a source may give to its operands.
+    what = re.sub(r"\b([abcdTW])\b", r"ptx_\1", _OPERATIONS[operation])
+    count = max("abcd".index(letter) + 1 for letter in re.findall(r"\bptx_([abcd])\b", what))
     if len(words) != count + 1:
         return ""
-    wider = f"using W = {_WIDER[kind]}; " if kind in _WIDER else ""
+    wider = f"using ptx_W = {_WIDER[kind]}; " if kind in _WIDER else ""
     given = "".join(
-        f"const auto {letter} = {_as_given(operation, letter, operand(word))}; "
+        f"const auto ptx_{letter} = {_as_given(operation, letter, operand(word))}; "
         for letter, word in zip("abcd", words[1:], strict=False)
     )
-    return (
-        f"emulator::ptx::put({operand(words[0])}, [&] {{ using T = {_TYPES[kind]}; {wider}{given}return {what}; }}())"
-    )
+    types = f"using ptx_T = {_TYPES[kind]}; {wider}"
+    return f"emulator::ptx::put({operand(words[0])}, [&] {{ {types}{given}return {what}; }}())"
 
 
 def _as_given(operation: str, letter: str, value: str) -> str:
     if (operation == "mad.wide" and letter == "c") or (operation in ("shl", "shr") and letter == "b"):
         return value
-    return f"emulator::ptx::as<T>({value})"
+    return f"emulator::ptx::as<ptx_T>({value})"
 
 
 def _conversion(modifiers: list[str], source: str, words: list[str], operand: Callable[[str], str]) -> str:
@@ -250,7 +251,7 @@ def _memory(name: str, words: list[str], operand: Callable[[str], str]) -> str:
     kind = _TYPES[modifiers.pop()]
     space = next((each for each in modifiers if each in ("global", "shared", "const", "local")), "generic")
     count = next((int(each[1]) for each in modifiers if each in ("v2", "v4")), 1)
-    change = next((each for each in modifiers if each in ("add", "min", "max", "and", "or", "xor", "exch", "cas")), "")
+    change = next((each for each in modifiers if each in _CHANGES), "")
     if set(modifiers) - _IGNORED - {space, f"v{count}", change}:
         return ""
 

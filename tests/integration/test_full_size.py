@@ -209,4 +209,4 @@ def test_a_size_that_takes_too_long_is_not_called_right(tmp_path):
     (case,) = full_size.widest(variant, [case.at(1 << 26) for case in case_sets.find("reduce").cases])
     row = full_size.check(variant, case, False, tmp_path)
     assert (row["ok"], row["status"]) == (False, "unsupported")
-    assert "n = 67108864 were not checked: still running after 1 s" in row["reason"]
+    assert row["reason"].endswith("n = 67108864 were not checked: still running after 1 s of processor time")

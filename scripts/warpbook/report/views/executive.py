@@ -122,15 +122,12 @@ def _program_sentence(ev: Evidence, best: Variant) -> str:
         seconds.append(float(found.elapsed_s.median()))
         shares.append(op.value / 1e3 / seconds[-1])
     each = [
-        f"{units.time(second * 1e3, 3)} with {one.stem}" for second, one in zip(seconds, (naive, best), strict=True)
+        f"{units.percent(share, 1 if share >= 0.001 else 2)} of {units.time(second * 1e3, 3)} with {one.stem}"
+        for share, second, one in zip(shares, seconds, (naive, best), strict=True)
     ]
-    parts = units.join_all([units.percent(share, 1 if share >= 0.001 else 2) for share in shares])
     whole = _whole_network_sentence(ev, best)
     part, so = ("hardly a", ", so no kernel changes its time visibly") if max(shares) < NOTABLE else ("a visible", "")
-    return (
-        f"The convolutions are {part} part of the whole program ({parts}){so}: {units.join_all(each)}"
-        f"{whole and f'. {whole}'}"
-    )
+    return f"The convolutions are {part} part of the whole program ({units.join_all(each)}){so}{whole and f'. {whole}'}"
 
 
 def _whole_network_sentence(ev: Evidence, best: Variant) -> str:

@@ -46,11 +46,12 @@ CLAIMED_SHARE, BUSY_SHARE = 0.8, 0.05
 """A call may claim so much of what the judge sees, and AUDIT_SLACK_MS less, and not less than that; so much on a machine
 that others keep BUSY, where the judge or a thread of the call has to wait for them each time."""
 
-QUIET, BUSY = 0.05, 0.6
-"""Others keep so much of the processors busy at most on a quiet machine, and so much at least on a busy one. In between
-the judge waits for them at times: it holds a claim against what it saw of PROMPT of the calls."""
+BUSY = 0.6
+"""Others keep so much of the processors busy at least on a busy machine."""
 
 PROMPT = 0.1
+"""The judge, or a thread of the call, waits for a processor at times on any machine: a claim is held against what it saw of
+so many of the calls, the fastest."""
 
 COPIES = 2
 """What a call returns is handed over on the judge's clock: it may take so many times as long as the judge's own copy. So
@@ -390,19 +391,14 @@ class TimedVariant:
         """Hold what the judge saw of each sample against what the process said of it. Raises VariantFailure."""
         claimed_ms, seen_ms = np.transpose(self._samples_ms)
         seen_ms -= len(self._parts) * handing_ms
-        share = float(np.median(claimed_ms / np.maximum(seen_ms, claimed_ms)))
-        if share >= CLAIMED_SHARE:
+        claim_ms, prompt_ms = float(np.median(claimed_ms)), float(np.quantile(seen_ms, PROMPT, method="lower"))
+        if claim_ms >= CLAIMED_SHARE * prompt_ms:
             return
-        others = max(self._others_in_series(), self._others_now())
-        if others > QUIET:
-            share = max(
-                share, np.median(claimed_ms) / max(np.quantile(seen_ms, PROMPT, method="lower"), AUDIT_SLACK_MS)
-            )
-        if share < _least_share(others):
+        if claim_ms < _least_share(max(self._others_in_series(), self._others_now())) * prompt_ms:
             raise VariantFailure(
                 "refused",
-                f"{self.variant.name} claims {np.median(claimed_ms):.4g} ms a call (op); by the judge's clock it answers "
-                f"after {np.median(seen_ms):.4g} ms",
+                f"{self.variant.name} claims {claim_ms:.4g} ms a call (op); by the judge's clock it answers "
+                f"after {prompt_ms:.4g} ms",
             )
 
     def _lay_out(self, ring: _Ring) -> None:

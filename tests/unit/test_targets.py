@@ -56,7 +56,7 @@ def test_without_a_gpu_the_kernels_that_the_study_compares_are_checked_by_emulat
 
 
 def test_a_kernel_that_the_cited_run_found_right_on_a_gpu_is_emulated_by_check_alone(tmp_path, monkeypatch):
-    made = targets(NO_GPU, study="fa18")
+    plan = targets(NO_GPU, study="fa18").plan
     direct, changed, wrong = (
         f"results/parts/correctness/emulator/fa18/{name}.csv" for name in ("direct", "fft", "coarsened")
     )
@@ -66,9 +66,10 @@ def test_a_kernel_that_the_cited_run_found_right_on_a_gpu_is_emulated_by_check_a
     (tmp_path / "correctness.csv").write_text("case,variant,device,ok,status\n" + "".join(rows))
     sources = {name: {"source_sha256": KNOWN[name].source_sha256} for name in ("direct", "coarsened")}
     record = {"variants": sources | {"fft": {"source_sha256": "of another source"}}}
-    for shapes in (made.plan.config.case_set("fa18").shapes_sha256, "of other shapes"):
+    for shapes in (plan.config.case_set("fa18").shapes_sha256, "of other shapes"):
         run = Run(tmp_path, record | {"networks": {"fa18": {"shapes_sha256": shapes}}})
         monkeypatch.setattr(Plan, "gpu_sources", {"fa18": GpuSource(None, run, "")})
+        made = Targets(plan)
         assert {direct, changed, wrong} <= {*made.checks}
         assert {changed, wrong} <= {*made.parts} and (direct in made.parts) == (shapes == "of other shapes")
 

@@ -447,7 +447,7 @@ CONSTANT = (FILES / "constant_memory.cu").read_text()
 def test_a_number_that_the_compiler_is_told_is_asked_for_once(tmp_path):
     code = KERNEL % EXTENTS + f"{HOST} {{ conv<<<N * SIDE, SIDE>>>(x, w, y, N, C, H, W, M, K); }}\n"
     error = read_beside(tmp_path, "conv", code).read_error
-    assert "; what the compiler is told, say by `constants: {SIDE: ?}`; say it in mine.yaml:" in error
+    assert "; macros that the compiler gets go into `constants: {SIDE: ?}`; say it in mine.yaml:" in error
     assert read_beside(tmp_path, "conv", code, "constants: {SIDE: 8}\n").header.threads == [8]
 
 

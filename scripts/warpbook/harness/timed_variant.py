@@ -50,8 +50,8 @@ BUSY = 0.6
 """Others keep so much of the processors busy at least on a busy machine."""
 
 PROMPT = 0.1
-"""The judge, or a thread of the call, waits for a processor at times on any machine: a claim is held against what it saw of
-so many of the calls, the fastest."""
+"""On any machine the judge, or a thread of the call, sometimes waits for a processor. The median claim is compared with the
+time that this share of the calls stay below by the judge's clock."""
 
 COPIES = 2
 """What a call returns is handed over on the judge's clock: it may take so many times as long as the judge's own copy. So

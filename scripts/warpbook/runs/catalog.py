@@ -74,15 +74,23 @@ class Run:
         origin = str(self.path / table.name) if self.path.is_dir() else f"{self.path}:{table.name}"
         return tables.with_places(table.read(io.BytesIO(content), origin))
 
-    def right_on_gpu(self, cases: str) -> dict[str, str]:
-        """The source_sha256 of each variant whose results on a GPU were right on a network, or on a study's cases."""
+    def another_source(self, variant: str, source_sha256: str, cases: str, shapes_sha256: str) -> str:
+        """Why what it recorded of a variant on a network, or on a study's cases, is of another source or other shapes than
+        these; empty when it is not."""
+        if self.record["variants"][variant]["source_sha256"] != source_sha256:
+            return "its sources changed after it was measured"
+        if self.record["networks"][cases]["shapes_sha256"] != shapes_sha256:
+            return "the network's shapes changed after it was measured"
+        return ""
+
+    def right_on_gpu(self, cases: str) -> set[str]:
+        """The variants whose results on a GPU were right on a network, or on a study's cases."""
         text = archive_reader.read(self.path, tables.CORRECTNESS.name).decode()
         rows = csv.DictReader(io.StringIO(text))  # without pandas, which takes long to import
         tests = [row for row in rows if row["device"] == "gpu" and row["case"].partition("/")[0] == cases]
         right = {row["variant"] for row in tests if row["ok"] == "true"}
         wrong = {row["variant"] for row in tests if row["ok"] != "true" and row["status"] != "unsupported"}
-        recorded = self.record["variants"]
-        return {name: recorded[name]["source_sha256"] for name in right - wrong if name in recorded}
+        return (right - wrong) & {*self.record["variants"]}
 
     @cached_property
     def problem(self) -> str:

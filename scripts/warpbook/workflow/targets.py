@@ -107,7 +107,7 @@ class Targets:
     def programs(self) -> list[str]:
         return self._parts("programs", ".csv", programs=True)
 
-    @property
+    @cached_property
     def parts(self) -> list[str]:
         """All that a run's tables are put together from but the builds. What the run cited for a GPU's figures found
         right on a GPU is not emulated for it."""

@@ -171,7 +171,7 @@ def _draft(kernel: str, definition: "Node", code: str, names: HostNames) -> dict
     listed = cuda_ast.field_text(declared, "parameters") if declared else "()"
     required = [] if "<" in kernel else template_parameters(definition, with_default=False)
     given = ", ".join(name for name, _ in function_parameters(definition))
-    root = cuda_ast.parse(f"{code}\nvoid launched_by{listed} {{ {kernel}<<<nobody_says, nobody_says>>>({given}); }}\n")
+    root = cuda_ast.parse(f"{code}\nvoid launched_by{listed} {{ {kernel}<<<unknown, unknown>>>({given}); }}\n")
     launch = list(find_launches(root))[-1]
     made = LaunchInference(launch, kernel_definitions(root)[unqualified(kernel)], Globals(root, names), root, names)
     try:
@@ -211,7 +211,7 @@ def read_file(
         if not facts and one in kernels and (asked or len(kernels) == 1):
             facts = _draft(asked or one, kernels[one], code, names)
         macros = dict.fromkeys(re.findall(r"`([A-Z][A-Z\d_]+)` is no extent", str(unread)), UNKNOWN)
-        told = f"; what the compiler is told, say by `constants: {yaml_line(macros)}`" if macros else ""
+        told = f"; macros that the compiler gets go into `constants: {yaml_line(macros)}`" if macros else ""
         instead = (
             f"{told}{',' if str(unread).endswith('for them') else ';'} say it in {path.stem}.yaml:\n{yaml_lines(facts)}"
             if facts

@@ -327,8 +327,8 @@ class LaunchInference:
         return ""
 
     def fills(self) -> "Iterator[tuple[int, str, float]]":
-        """Where the host fills memory with zeros, or with values of its own, before this launch, of which variable, and
-        with what: the least number, or 0 for any other."""
+        """Each place before this launch where the host fills memory: the place, the variable, and the value, which is
+        FLOAT_MIN for the least number and 0 for any other."""
         body = cuda_ast.field(self._launch.function, "body")
         values: dict[str, str] = {}
         for node in cuda_ast.walk(body) if body else ():

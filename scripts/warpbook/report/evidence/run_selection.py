@@ -81,8 +81,7 @@ class Selection(EvidencePart):
         run, network = run or self._ev.run_for(variant.device), self._ev.network
         if run is None or variant.name not in run.record["variants"] or network.name not in run.record["networks"]:
             return ""
-        recorded = run.record["variants"][variant.name]["source_sha256"]
-        if reason := self.stale_reason(run, variant.device, recorded, variant.source_sha256):
+        if reason := self.stale_reason(run, variant.device, variant.name, variant.source_sha256):
             return reason
         builds = run.table(tables.BUILDS)
         for name, arch, options in zip(builds.variant, builds.arch, builds.options, strict=True):
@@ -90,10 +89,10 @@ class Selection(EvidencePart):
                 return f"the compile options differ: it was built with `{options}`"
         return ""
 
-    def stale_reason(self, run: Run, device: str, recorded_sha256: str, source_sha256: str) -> str:
-        """Why what a run recorded of a source is not what would be measured here; empty when it is."""
-        record, policy = run.record, run.record["measuring"]
-        if reason := self._another_source(run, recorded_sha256, source_sha256):
+    def stale_reason(self, run: Run, device: str, variant: str, source_sha256: str) -> str:
+        """Why what a run recorded of a variant is not what would be measured here of this source; empty when it is."""
+        record, policy, network = run.record, run.record["measuring"], self._ev.network
+        if reason := run.another_source(variant, source_sha256, network.name, network.shapes_sha256):
             return reason
         was = settings.policy_of_samples(policy, device)
         for key, now in settings.policy_of_samples(self._ev.config.measuring.model_dump(), device).items():
@@ -103,30 +102,22 @@ class Selection(EvidencePart):
             return f"it was measured under timing protocol {record['protocol']}, this is {timing.PROTOCOL}"
         return ""
 
-    def _another_source(self, run: Run, recorded_sha256: str, source_sha256: str) -> str:
-        if recorded_sha256 != source_sha256:
-            return "its sources changed after it was measured"
-        network = self._ev.network
-        if run.record["networks"][network.name]["shapes_sha256"] != network.shapes_sha256:
-            return "the network's shapes changed after it was measured"
-        return ""
-
     def _tested(self, device: str, run: Run) -> list[str]:
         """Names of the study's variants that stand here as a run tested them: how times are taken is no matter of that."""
-        recorded = run.record["variants"] if self._ev.network.name in run.record["networks"] else {}
+        network = self._ev.network
+        recorded = run.record["variants"] if network.name in run.record["networks"] else {}
         return [
             one.name
             for one in self._ev.compared_variants(device)
             if one.name in recorded
-            and not self._another_source(run, recorded[one.name]["source_sha256"], one.source_sha256)
+            and not run.another_source(one.name, one.source_sha256, network.name, network.shapes_sha256)
         ]
 
     def stale_network_reason(self, one: Implementation, run: Run) -> str:
         """The same of figures of an implementation of the study's whole network."""
-        recorded = run.record["variants"].get(one.full_name)
-        if recorded is None or self._ev.network.name not in run.record["networks"]:
+        if one.full_name not in run.record["variants"] or self._ev.network.name not in run.record["networks"]:
             return ""
-        return self.stale_reason(run, "gpu", recorded["source_sha256"], one.source_sha256)
+        return self.stale_reason(run, "gpu", one.full_name, one.source_sha256)
 
     @cached_property
     def whole_networks(self) -> list[Implementation]:

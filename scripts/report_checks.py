@@ -42,13 +42,14 @@ def main() -> int:
         elif (tests.status == "unsupported").all():
             print(f"not run {place} {tests.reason.iloc[0]}")
         else:
-            worst = tests.worst_ratio.max()
-            labels = int(tests.mismatched_labels.max()) if tests.mismatched_labels.notna().any() else "no"
-            words = f"{tests.ok.sum()} tests, error at most {worst:.2g} of its tolerance, {labels} labels differ"
+            words = f"{tests.ok.sum()} tests, error at most {tests.worst_ratio.max():.2g} of its tolerance"
+            if tests.mismatched_labels.notna().any():
+                words += f", {tests.mismatched_labels.max():.0f} labels differ"
             print(f"checked {place} {words}")
-            left_out = tests[(tests.status == "unsupported") & tests.layer.str.fullmatch(r"conv\d+")]
-            for layer, rows in left_out.groupby("layer"):
-                print(f"not run {place} {layer}: {rows.reason.iloc[-1]}")
+            if len(left_out := tests[tests.status == "unsupported"]):
+                count, more = len(left_out), left_out.reason.nunique() - 1
+                others = f" (and {more} more reasons)" if more else ""
+                print(f"not run {place} {count} test{'s' * (count > 1)}: {left_out.reason.iloc[0]}{others}")
     for tool in (row for path in arguments.sanitizer for row in tables.SANITIZER.rows(path)):
         failed += tool["status"] not in ("ok", "unsupported")
         outcome = f"{tool['errors']} errors" if tool["status"] == "ok" else f"{tool['status']}: {tool['reason']}"

@@ -85,7 +85,8 @@ COPIES = {
 }
 """Real kernels that are compared with their own copies: the first case of a network or study, a variant, a size."""
 
-NO_PAIRS: Row = {"kind": "op", "n": 0}
+NO_RATIO: Row = {"speedup": None, "ci_low": None, "ci_high": None}
+NO_PAIRS: Row = {"kind": "op", "n": 0, **NO_RATIO}
 """Of the row that stands for a comparison that failed."""
 
 Pair = tuple[int, Variant, Variant, str, Case]
@@ -130,10 +131,9 @@ def compare(
             both = [times for times in by_sample.values() if len(times) == 2]
             times = [np.array([taken[name] for taken in both]) for name in (other.name, one.name)]
             ratio = statistics.paired_ratio(*times)
-            known = (
-                {"speedup": ratio.value, "ci_low": ratio.low, "ci_high": ratio.high} if np.isfinite(ratio.low) else {}
-            )
-            found.append({"kind": kind, "n": ratio.n, **known, "status": "ok", "reason": ""})
+            known = {"speedup": ratio.value, "ci_low": ratio.low, "ci_high": ratio.high}
+            told = known if np.isfinite(ratio.low) else NO_RATIO
+            found.append({"kind": kind, "n": ratio.n, **told, "status": "ok", "reason": ""})
         yield found
 
 

@@ -1,7 +1,9 @@
 """A variant timed in a process of its own, by a judge that believes it nothing."""
 
 import itertools
+import json
 import re
+import sys
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -20,6 +22,7 @@ from warpbook.harness.timed_variant import TimedVariant
 from warpbook.harness.variant_process import VariantProcess
 from warpbook.kernels import variants
 from warpbook.problems import networks
+from warpbook.runs import tables
 
 LAYER = networks.ConvLayer("odd", 2, 9, 11, 3, 4)
 RIGHT = "y[...] = convolve(x, w)"
@@ -294,6 +297,19 @@ def test_a_kernel_with_five_percent_more_instructions_is_found_slower_than_one_w
     (row,) = next(measure_pairs.compare("cpu", slower, 1, patient, {}, sandboxed=False))
     assert row["status"] == "ok", row["reason"]
     assert row["ci_high"] < 1 and row["speedup"] == pytest.approx(1 / 1.05, abs=0.02), row
+
+
+def test_comparisons_that_fail_are_rows_of_their_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(measure_pairs, "SLOWER", (0,))
+    monkeypatch.setitem(measure_pairs.COPIES, "cpu", ())
+    monkeypatch.setattr(measure_pairs, "ADDITIONS", measure_pairs.ADDITIONS.replace("+= 1.0f", "+= nothing"))
+    machine, out = tmp_path / "machine.json", tmp_path / "cpu.csv"
+    machine.write_text(json.dumps({"gpu": None, "cpu": {}}))
+    command = f"measure_pairs.py --device cpu --processes 1 --tests 2 --sandbox none --machine {machine} --out {out}"
+    monkeypatch.setattr(sys, "argv", [*command.split(), "--measuring", MEASURING.model_dump_json()])
+    measure_pairs.main()
+    told = [(row["number"], row["status"], row["n"], row["speedup"]) for row in tables.PAIRS.rows(out)]
+    assert told == [(0, "compile_failed", 0, None), (1, "compile_failed", 0, None)]
 
 
 def test_a_kernel_of_a_problem_that_counts_no_operations_is_timed_beside_its_baseline_too(tmp_path, monkeypatch):

@@ -149,7 +149,7 @@ def test_layer_by_layer_is_for_what_its_convolution_computes():
         return whole_networks.read("unfused").unsupported(networks.Network("mine", described), 10)
 
     assert not reason()
-    assert "fp16x3_mma: unsupported: the optional input bias" in reason(bias=True)
+    assert "fp16x3_mma is told nothing of the optional input bias" in reason(bias=True)
     assert "fp16x3_mma: unsupported: stride 2" in reason(stride=2)
 
 

@@ -7,8 +7,8 @@ rule assemble_run:
         program=code_dependencies.program("assemble_run.py"),
         modules=code_dependencies.inputs_for("assemble_run.py"),
         machine="results/parts/machine.json",
-        builds=TARGETS.builds,
-        parts=lambda _: TARGETS.parts,  # looks into archived runs: not for commands that need no run
+        builds=lambda _: TARGETS.builds_of_run,
+        parts=lambda _: TARGETS.parts,  # both look into archived runs: not for commands that need no run
         reports=TARGETS.reports,
     output:
         run=directory("results/run"),

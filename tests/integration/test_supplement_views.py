@@ -104,6 +104,15 @@ def test_builds_have_registers_for_each_architecture_and_a_failed_one_the_compil
     assert "direct" not in {row[0] for row in view.table.rows}
 
 
+def test_a_kernel_not_built_here_has_its_registers_from_the_run_cited_for_the_gpu(ev, other):
+    every = other.local.table(tables.BUILDS)
+    here = every[every.variant != "direct"].assign(registers=7)
+    other.local = replace(other.local, loaded={**other.local.loaded, tables.BUILDS.name: here})
+    there = ev.builds.resource("direct", "registers", "conv_forward")
+    assert other.builds.resource("direct", "registers", "conv_forward") == there != 7
+    assert {*other.builds.table.registers[other.builds.table.variant != "direct"]} == {7}
+
+
 def test_a_failed_test_stands_in_the_verdict_and_lowers_the_count(ev, other):
     frame = other.checks.table.copy()
     first = frame.index[(frame.variant == "direct") & (frame.test == "reals")][0]

@@ -74,6 +74,33 @@ def test_a_kernel_that_the_cited_run_found_right_on_a_gpu_is_emulated_by_check_a
         assert {changed, wrong} <= {*made.parts} and (direct in made.parts) == (shapes == "of other shapes")
 
 
+def test_a_kernel_that_every_cited_run_built_unchanged_is_built_by_check_alone(tmp_path, monkeypatch):
+    plan = targets(NO_GPU, study="fa18").plan
+    known = {name: KNOWN[name].source_sha256 for name in ("direct", "coarsened", "fp16")}
+    runs = []
+    for number, (missing, failed) in enumerate([("sm_75", ""), ("", "fp16")]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        rows = [
+            f"{name},{arch},{'true' if name != failed else 'false'}\n"
+            for name in [*known, "fft"]
+            for arch in plan.architectures
+            if (name, arch) != ("coarsened", missing)
+        ]
+        (folder / "builds.csv").write_text("variant,arch,ok\n" + "".join(rows))
+        sources = {name: {"source_sha256": sha256} for name, sha256 in known.items()}
+        runs.append(Run(folder, {"variants": sources | {"fft": {"source_sha256": "of another source"}}}))
+    made = Targets(plan)
+    for cited, left_out in ((runs[:1], {"direct", "fp16"}), (runs[1:], {"direct", "coarsened"}), (runs, {"direct"})):
+        monkeypatch.setattr(Plan, "gpu_sources", {str(run.path): GpuSource(None, run, "") for run in cited})
+        monkeypatch.delitem(plan.__dict__, "built_in_archive", raising=False)
+        assert {*made.builds} - {*made.builds_of_run} == {f"results/builds/{name}" for name in left_out}
+    monkeypatch.setattr(Plan, "gpu_sources", {"fa18": GpuSource(None, None, "no run is there")})
+    monkeypatch.delitem(plan.__dict__, "built_in_archive")
+    assert made.builds_of_run == made.builds
+    assert targets(study="fa18").builds_of_run == targets(study="fa18").builds
+
+
 def test_the_cpu_left_out_leaves_the_gpu_s_parts():
     assert {path.split("/")[3] for path in targets(cpu="none").samples} <= {"gpu"}
     assert {path.split("/")[3] for path in targets(NO_GPU).samples} == {"cpu"}

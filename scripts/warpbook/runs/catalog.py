@@ -4,6 +4,7 @@
 import csv
 import hashlib
 import io
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -91,6 +92,19 @@ class Run:
         right = {row["variant"] for row in tests if row["ok"] == "true"}
         wrong = {row["variant"] for row in tests if row["ok"] != "true" and row["status"] != "unsupported"}
         return (right - wrong) & {*self.record["variants"]}
+
+    def built(self, architectures: Iterable[str]) -> dict[str, str]:
+        """The variants whose kernels it built for all these architectures, and the SHA-256 of their sources."""
+        text = archive_reader.read(self.path, tables.BUILDS.name).decode()
+        rows = list(csv.DictReader(io.StringIO(text)))
+        failed = {row["variant"] for row in rows if row["ok"] != "true"}
+        made = {(row["variant"], row["arch"]) for row in rows if row["variant"] not in failed}
+        known: dict[str, Any] = self.record["variants"]
+        return {
+            name: one["source_sha256"]
+            for name, one in known.items()
+            if made.issuperset((name, arch) for arch in architectures)
+        }
 
     @cached_property
     def problem(self) -> str:

@@ -304,6 +304,14 @@ class Plan:
             known = {one.name for one in ours if not run.another_source(one.name, one.source_sha256, cases, shapes)}
         return known
 
+    @cached_property
+    def built_in_archive(self) -> set[str]:
+        """Variants that stand here as each archived run that the chosen studies cite built them."""
+        cited = {source.archived.path: source.archived for source in self.gpu_sources.values() if source.archived}
+        built = [run.built(self.architectures) for run in cited.values()]
+        known = {name: one.source_sha256 for name, one in self.variants.items() if built}
+        return {name for name, sha256 in known.items() if all(each.get(name) == sha256 for each in built)}
+
     @property
     def stream(self) -> Stream:
         """What `stream` infers, on the first chosen study's network; with its problem where there is one."""

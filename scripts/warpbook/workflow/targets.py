@@ -87,6 +87,12 @@ class Targets:
         return [f"results/builds/{variant}" for variant in self.plan.variants_to_build]
 
     @property
+    def builds_of_run(self) -> list[str]:
+        """Those that the report finds in no archived run that it cites."""
+        known = set() if self.on_gpu else self.plan.built_in_archive
+        return [f"results/builds/{variant}" for variant in self.plan.variants_to_build if variant not in known]
+
+    @property
     def samples(self) -> list[str]:
         """Times of each variant, and of files of the course, listed or not, on the networks that have their layers."""
         files = [

@@ -1,4 +1,4 @@
-"""What the compiler made of each kernel, here, with or without a GPU."""
+"""What the compiler made of each kernel: here, or in the run cited for the GPU where nothing has changed since."""
 
 from functools import cached_property
 from typing import Any
@@ -24,7 +24,8 @@ class BuildResults(EvidencePart):
         return self._builds_for("cpu")
 
     def _builds_for(self, device: str) -> pd.DataFrame:
-        frame = self._ev.local.table(tables.BUILDS)
+        frame, cited = (run.table(tables.BUILDS) for run in (self._ev.local, self._ev.gpu_run or self._ev.local))
+        frame = pd.concat([frame, cited[~cited.variant.isin(frame.variant)]])
         return frame[frame.variant.isin([variant.name for variant in self._ev.compared_variants(device)])]
 
     @cached_property

@@ -16,7 +16,7 @@ LOG_LENGTH = 400
 
 
 def build_tables_view(ev: Evidence) -> View:
-    """Builds made on this machine."""
+    """Builds made on this machine, or in the run cited for the GPU."""
     host = None if ev.builds.host.empty else _host(ev)
     failed = None if ev.builds.failed.empty else _failure_table(ev)
     in_others = [variant.name for variant in ev.compared_variants("gpu") if variant.language]
@@ -35,7 +35,7 @@ def _table(ev: Evidence) -> HtmlTable:
     sound = ev.builds.table[ev.builds.table.ok]
     return HtmlTable(
         "a-builds",
-        f"Builds by {ev.local.record['machine']['compiler']}: registers of a thread on each architecture (sm_…; –: not built "
+        f"Builds by {units.join_all(list(sound.compiler.unique()))}: registers of a thread on each architecture (sm_…; –: not built "
         "for it). Static shared memory of a block, local memory and spilled bytes of a thread are the most on any. Theoretical "
         f"occupancy and its limit are those on {ev.arch}, where the header declares the block or a profile shows it.",
         (

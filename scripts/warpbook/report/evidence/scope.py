@@ -1,6 +1,8 @@
 """The study that a report is about, and the runs that it cites."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from warpbook.common import units
 from warpbook.config.settings import Config, Study
@@ -13,6 +15,24 @@ from warpbook.workflow.plan import GpuSource, Plan
 
 if TYPE_CHECKING:
     from warpbook.report.evidence import Evidence
+
+Self = TypeVar("Self")
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
+
+
+def cached_method(method: Callable[Concatenate[Self, Asked], Answer]) -> Callable[Concatenate[Self, Asked], Answer]:
+    """A method that works out each answer once for each object; who gets one must leave it as it is."""
+
+    @wraps(method)
+    def answer(self: Self, /, *args: Asked.args, **kwargs: Asked.kwargs) -> Answer:
+        answers: dict[Any, Answer] = self.__dict__.setdefault("_answers", {})
+        asked = (method.__name__, args, tuple(kwargs.items()))
+        if asked not in answers:
+            answers[asked] = method(self, *args, **kwargs)
+        return answers[asked]
+
+    return answer
 
 
 class Scope:

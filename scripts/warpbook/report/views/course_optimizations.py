@@ -14,7 +14,6 @@ from warpbook.report.evidence.course_times import LAYER, OP
 from warpbook.report.excerpts import excerpt
 from warpbook.report.views import cell_markup
 from warpbook.report.views.components import HtmlTable, View, numbers
-from warpbook.report.views.launch_resources import main_kernel_resources
 
 MOST_LINES = 24
 """Of a difference: with short answers a section stays on one page, the first below the chapter's head."""
@@ -49,8 +48,8 @@ def _review(ev: Evidence, name: str) -> View:
         unchanged=ev.submitted.is_baseline(name),
         shows=tuple((shown.word, shown.line) for shown in ev.submitted.code_evidence(name)),
         in_final=tuple(word for word in one.code_must_contain if final and first_line_with(word, final.code)),
-        after=main_kernel_resources(ev, name) if mine else None,
-        before=main_kernel_resources(ev, over.name) if over else None,
+        after=ev.builds.main_kernel_resources(name) if mine else None,
+        before=ev.builds.main_kernel_resources(over.name) if over else None,
         times=times,
         printed=_printed_table(ev, name, one.baseline),
         why_not_timed=_why_not_timed(ev, name, times),

@@ -12,7 +12,7 @@ from warpbook.common import intervals
 from warpbook.common.statistics import Estimate
 from warpbook.report import rendering
 from warpbook.report.evidence import Speedup
-from warpbook.report.figures import labels, speedup_plots, svg_drawing, timelines
+from warpbook.report.figures import bound_plots, speedup_plots, svg_drawing, timelines
 from warpbook.report.views import cell_markup
 
 
@@ -77,7 +77,7 @@ def test_numbers_of_a_crowd_of_points_cover_neither_each_other_nor_a_point():
     axes.set_ylim(0.3, 200)
     points = [(10.0, 2 * 1.1**number, str(number)) for number in range(14)]
     points += [(12.5, 3.0, "20"), (13.0, 3.2, "21"), (60.0, 30.0, "22"), (7.0, 3.0, "23")]
-    labels.number_points([(axes, points)])
+    bound_plots.number_points([(axes, points)])
     figure.draw_without_rendering()
     # The text alone, without its line, and of the text the digits, which fill the middle of its height.
     boxes = [Text.get_window_extent(note).shrunk(1, 0.75).translated(0, 1) for note in axes.texts]

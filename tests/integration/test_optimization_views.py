@@ -14,8 +14,9 @@ from markupsafe import Markup
 
 from warpbook.common import units
 from warpbook.config import settings
+from warpbook.report import trace_layout
 from warpbook.report.figures import style
-from warpbook.report.views import chains, last_page, launch_overhead, launch_resources, milestone_4
+from warpbook.report.views import last_page, milestone_4
 from warpbook.report.views.supplement import all_times
 
 
@@ -188,7 +189,7 @@ def test_the_way_to_the_fastest_starts_where_the_study_says_and_takes_back_what_
     assert back.value == pytest.approx(1 / lost.value)
     assert back.value > back.low > 1 > lost.high
     words = " The study starts at global_accumulate; its first step goes back to direct."
-    assert chains.chain_figure(ev).caption.endswith(words)
+    assert milestone_4.chain_figure(ev).caption.endswith(words)
 
 
 def test_an_optimization_whose_figures_are_stale_says_so_and_without_a_gpu_the_ideas_stand_alone(
@@ -234,14 +235,14 @@ def test_a_kernel_has_one_colour_in_every_chart(ev):
 def test_a_kernel_s_resources_are_those_of_the_gpu_cited_and_without_a_build_there_are_none(
     ev, evidence_of, small_archive
 ):
-    found = launch_resources.main_kernel_resources(ev, "direct")
+    found = ev.builds.main_kernel_resources("direct")
     assert (found.kernel, found.arch) == ("conv_forward", ev.gpu_run.gpu["arch"])
     assert 0 < found.occupancy <= 1
-    assert launch_resources.main_kernel_resources(ev, "cudnn_fp32") is None
+    assert ev.builds.main_kernel_resources("cudnn_fp32") is None
 
     ev = evidence_of(small_archive)
     ev.builds.table = ev.builds.table.replace({"kernel": {"conv_forward": "another"}})
-    assert launch_resources.main_kernel_resources(ev, "direct") is None
+    assert ev.builds.main_kernel_resources("direct") is None
 
 
 def test_an_optimization_without_words_goes_by_its_name_and_is_asked_for_them(
@@ -262,10 +263,10 @@ def test_a_call_that_launching_paces_says_so_in_its_section_and_in_that_of_what_
     paced = {one.name: one.pace for one in sections if one.pace}
     assert "fft" not in paced
     assert "the host limits unroll_gemm: " in paced["unroll_gemm"]
-    (first, _) = launch_overhead.launch_bound_layers(ev, ev.plan.variants["unroll_gemm"])
+    (first, _) = trace_layout.launch_bound_layers(ev, ev.plan.variants["unroll_gemm"])
     assert first.launches == 2 * first.images
     assert first.each_ms * first.launches == pytest.approx(ev.times.op("unroll_gemm", "conv1", first.images).value)
-    assert 0 < first.busy < launch_overhead.BUSY
+    assert 0 < first.busy < trace_layout.BUSY
     in_turn = [ev.times.baseline_time("unroll_gemm_streams", layer, first.images).value for layer in ev.layer_names]
     told = [
         f"{units.time(ms / first.launches, 2)} on {layer}" for ms, layer in zip(in_turn, ev.layer_names, strict=True)

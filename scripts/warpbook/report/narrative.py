@@ -17,9 +17,8 @@ from warpbook.common.errors import UserError, nearest_name
 from warpbook.common.files import both_folders, find_file
 from warpbook.common.supervision import VariantFailure, limit_resources, run_supervised
 from warpbook.profiling import counters
-from warpbook.report import escaping
+from warpbook.report import escaping, trace_layout
 from warpbook.report.evidence import Evidence, Speedup
-from warpbook.report.views import launch_overhead
 from warpbook.runs import tables
 
 FOLDERS = both_folders("reports/narrative")
@@ -81,7 +80,7 @@ class Figures:
     def launching(self, variant: str) -> str:
         """That Python's launching paces a variant's calls, as a sentence; empty where it does not."""
         self._check(variant)
-        return launch_overhead.overhead_sentence(self._ev, self._ev.plan.variants[variant])
+        return trace_layout.overhead_sentence(self._ev, self._ev.plan.variants[variant])
 
     def best(self) -> str:
         """The name of the fastest GPU variant of ours."""

@@ -8,13 +8,19 @@ from warpbook.report.evidence.check_results import CheckResults, CheckTally
 from warpbook.report.evidence.claim_verdicts import ClaimVerdicts
 from warpbook.report.evidence.counter_values import CounterValues
 from warpbook.report.evidence.course_times import CourseTimes
-from warpbook.report.evidence.layer_events import API_KINDS, GPU_KINDS, layer_events
 from warpbook.report.evidence.measurement_validity import MeasurementValidity
 from warpbook.report.evidence.missing_data import MissingData
 from warpbook.report.evidence.network_times import NetworkTimes
-from warpbook.report.evidence.profile_values import KernelLaunches, ProfileRow, ProfileValues, first_rows_covering
+from warpbook.report.evidence.profile_values import (
+    API_KINDS,
+    GPU_KINDS,
+    KernelLaunches,
+    ProfileRow,
+    ProfileValues,
+    first_rows_covering,
+    layer_events,
+)
 from warpbook.report.evidence.program_times import ProgramTimes, StreamTimes
-from warpbook.report.evidence.published_values import PublishedValues
 from warpbook.report.evidence.ranking import Ranking
 from warpbook.report.evidence.run_selection import Selection
 from warpbook.report.evidence.scope import Scope
@@ -60,7 +66,6 @@ class Evidence(Scope):
         self.profiles = ProfileValues(self)
         self.counters = CounterValues(self)
         self.claims = ClaimVerdicts(self)
-        self.published = PublishedValues(self)
         self.trust = MeasurementValidity(self)
         self.streams = StreamTimes(self)
         self.submitted = SubmissionEvidence(self)

@@ -7,8 +7,7 @@ from typing import Any
 import pandas as pd
 
 from warpbook.kernels.variants import Variant
-from warpbook.report.evidence.cache import cached_method
-from warpbook.report.evidence.scope import EvidencePart
+from warpbook.report.evidence.scope import EvidencePart, cached_method
 from warpbook.runs import tables
 from warpbook.runs.tables import PRECISION
 

@@ -10,9 +10,8 @@ from warpbook.common.statistics import Estimate
 from warpbook.kernels.whole_networks import Implementation
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall
-from warpbook.report.evidence.cache import cached_method
 from warpbook.report.evidence.run_selection import whole_network_rows
-from warpbook.report.evidence.scope import EvidencePart
+from warpbook.report.evidence.scope import EvidencePart, cached_method
 from warpbook.runs import summaries, tables
 from warpbook.runs.schema import Table
 

@@ -5,13 +5,34 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from warpbook.machine import available_profilers
-from warpbook.report.evidence.cache import cached_method
-from warpbook.report.evidence.layer_events import layer_events
-from warpbook.report.evidence.scope import EvidencePart
+from warpbook.report.evidence.scope import EvidencePart, cached_method
 from warpbook.runs import tables
+
+GPU_KINDS = ("kernel", "memcpy_htod", "memcpy_dtoh", "memcpy_dtod", "memcpy_other", "memset")
+API_KINDS = ("api_runtime", "api_driver")
+
+
+def layer_events(events: pd.DataFrame, layer: str, variant: str) -> pd.DataFrame:
+    """A layer's range in a traced program, the calls in it and the device's work that they started, by start."""
+    kinds: Any = events.kind.to_numpy()
+    starts = events.start_ns.to_numpy()
+    held = np.flatnonzero(kinds == "range")
+    ranges = held[events.name.to_numpy()[held] == f"{layer} {variant}"][:1]
+    if not len(ranges):
+        return events.iloc[:0]
+    began, ended = starts[ranges[0]], events.end_ns.iloc[ranges[0]]
+    calls = np.flatnonzero((began <= starts) & (starts <= ended))
+    calls = calls[np.isin(kinds[calls], API_KINDS)]
+    numbers = events.correlation.to_numpy("int64", na_value=-1)
+    work = np.flatnonzero(np.isin(numbers, numbers[calls]))
+    work = work[np.isin(kinds[work], GPU_KINDS)]
+    places = np.concatenate([ranges, calls, work])
+    within: pd.DataFrame = events.take(places)
+    return within.sort_values("start_ns")
 
 
 @dataclass(frozen=True)
@@ -105,16 +126,8 @@ class ProfileValues(EvidencePart):
         table = spans.agg(["sum", "count", "mean", "min", "max"]).sort_values("sum", ascending=False)
         whole = table["sum"].sum()
         return [
-            ProfileRow(
-                name=str(name),
-                share=row["sum"] / whole,
-                total_ns=int(row["sum"]),
-                calls=int(row["count"]),
-                avg_ns=row["mean"],
-                min_ns=int(row["min"]),
-                max_ns=int(row["max"]),
-            )
-            for name, row in table.iterrows()
+            ProfileRow(str(name), total / whole, int(total), int(calls), mean, int(least), int(most))
+            for name, total, calls, mean, least, most in table.itertuples(name=None)
         ]
 
     @cached_property

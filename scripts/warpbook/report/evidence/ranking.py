@@ -3,8 +3,7 @@
 from functools import cached_property
 
 from warpbook.kernels.variants import Variant
-from warpbook.report.evidence.cache import cached_method
-from warpbook.report.evidence.scope import EvidencePart
+from warpbook.report.evidence.scope import EvidencePart, cached_method
 
 
 class Ranking(EvidencePart):

@@ -1,22 +1,77 @@
 """Which recorded figures may be shown: those that are still about the sources, options, shapes and policy of today."""
 
+from collections.abc import Iterable
 from functools import cached_property
+from typing import Any
 
 import pandas as pd
 
+from warpbook.common import intervals
 from warpbook.config import settings
 from warpbook.harness import building, timing
-from warpbook.kernels import whole_networks
+from warpbook.kernels import lower_bounds, whole_networks
 from warpbook.kernels.variants import Variant
 from warpbook.kernels.whole_networks import Implementation
-from warpbook.report.evidence.cache import cached_method
-from warpbook.report.evidence.impossible_times import Place, impossible_times
-from warpbook.report.evidence.scope import EvidencePart
+from warpbook.problems.problem import Case
+from warpbook.report.evidence.profile_values import layer_events
+from warpbook.report.evidence.scope import EvidencePart, cached_method
 from warpbook.runs import catalog, tables
 from warpbook.runs.catalog import Run
 from warpbook.runs.run_parts import WHOLE
 from warpbook.runs.schema import Table
 from warpbook.runs.tables import PRECISION
+
+LEAST_SHARE = 0.5
+"""Of the time that a profiler saw a call's kernels take: a call that takes less did not run them."""
+
+Place = tuple[str, str, int]  # variant, layer, size
+
+
+def impossible_times(run: Run, network: str, cases: Iterable[Case], variants: Iterable[Variant]) -> dict[Place, str]:
+    """Why the GPU times of a variant on a layer at a size cannot be true, where they cannot."""
+    layers, known = {case.name: case for case in cases}, {one.name: one for one in variants}
+    samples = run.table(tables.SAMPLES)
+    chosen = (samples.network == network) & samples.variant.isin(list(known)) & samples.layer.isin(list(layers))
+    samples = samples[chosen & (samples.device == "gpu") & (samples.status == "ok")]
+    places = ["variant", "layer", "size"]
+    fastest = samples.groupby(places).time_ms.min()
+    medians = samples[samples.kind == "op"].groupby(places).time_ms.median()
+    found: dict[Place, str] = {}
+    gpu = run.gpu
+    assert gpu is not None  # GPU times are of a GPU
+    rows: Iterable[Any] = fastest.reset_index().itertuples(index=False)
+    for row in rows:
+        case = layers[row.layer].at(int(row.size))
+        bound = lower_bounds.method_bound_ms(case, known[row.variant].header, gpu, kept_bytes=gpu["l2_bytes"])
+        if row.time_ms < bound:
+            found[row.variant, row.layer, int(row.size)] = (
+                f"impossible: a sample of {row.time_ms:.4g} ms is below the hardware's lower bound of {bound:.4g} ms"
+            )
+    ours = [one.name for one in known.values() if not one.header.peer]  # a library's first call may try algorithms
+    for place, kernels_ms in _profiled_ms(run, network, layers, ours).items():
+        if place in medians and medians[place] < LEAST_SHARE * kernels_ms:
+            found.setdefault(
+                place,
+                f"impossible: calls of {medians[place]:.4g} ms, whose kernels take {kernels_ms:.4g} ms under the profiler",
+            )
+    return found
+
+
+def _profiled_ms(run: Run, network: str, layers: Iterable[str], variants: list[str]) -> dict[Place, float]:
+    """How long a variant's kernels ran in the profiled program, on each layer at the largest size."""
+    events = run.table(tables.ACTIVITIES)
+    events = events[(events.network == network) & (events.weights == "") & events.variant.isin(variants)]
+    found: dict[Place, float] = {}
+    size = int(events["size"].max()) if len(events) else 0
+    for variant, of_program in events[events["size"] == size].groupby("variant"):
+        of_tool = of_program[of_program.tool == of_program.tool.iloc[0]]
+        for layer in layers:
+            within: pd.DataFrame = layer_events(of_tool, layer, str(variant))
+            kernels = within[within.kind == "kernel"]
+            spans = zip(kernels.start_ns.astype(int), kernels.end_ns.astype(int), strict=True)
+            found[str(variant), layer, size] = intervals.total_length(spans) / 1e6
+    return found
+
 
 OLDER_RUN_TABLES = {
     tables.COUNTERS: "hardware counters",
@@ -74,6 +129,16 @@ class Selection(EvidencePart):
         """The tables whose rows come from another run than the study's other GPU figures, each with that run."""
         found = {table: self.run_with(table) for table in OLDER_RUN_TABLES}
         return {table: run for table, run in found.items() if run and run is not self._ev.gpu_run}
+
+    def older_run_note(self, table: Table) -> str:
+        """To follow a caption: the older run that a table's figures are of; empty where they are of the study's own."""
+        run, own = self.from_older_run.get(table), self._ev.gpu_run.run_id if self._ev.gpu_run else ""
+        return f" Of the older run {run.run_id}; the run {own} holds none." if run else ""
+
+    def in_older_run(self, table: Table) -> str:
+        """The same within a sentence: in the run …."""
+        run = self.from_older_run.get(table)
+        return f" in the run {run.run_id}" if run else ""
 
     def stale(self, variant: Variant, run: Run | None = None) -> str:
         """Why figures of a variant recorded in a run, that of its device's times where none is named, are no longer

@@ -10,7 +10,6 @@ from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report.evidence import Evidence
 from warpbook.report.figures import bound_plots, unit_plots
-from warpbook.report.views import borrowed_run
 from warpbook.report.views.components import Cell, Figure, HtmlTable, View, numbers, words
 from warpbook.report.views.profile_tables import short_name
 from warpbook.runs import tables
@@ -88,7 +87,7 @@ def _roofline(ev: Evidence, counted: list[CountedLayer]) -> Figure:
         "Numbers name the variants as above; small grey points are the others, which the supplement lists. "
         f"{_roof(ev)} Useful operations are those of the direct method on the {ev.case_word}{hollow}. Reading alone is faster "
         "than copying, so a point may lie above the slope."
-        f"{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
+        f"{ev.selection.older_run_note(tables.COUNTERS)}",
     )
 
 
@@ -119,7 +118,7 @@ def _kernels(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str], 
         "achieved and theoretical. Largest stall: what warps wait for most, in Nsight Compute's words, as a share of their "
         "time; “not selected” where another warp issued. Useful operations are those of the direct method, for the whole call. "
         "FP32 done: FP32 operations for each useful one; padding makes it more than 1, tensor cores and FP16 less."
-        f"{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
+        f"{ev.selection.older_run_note(tables.COUNTERS)}",
         (
             *words("Variant", ev.case_word.capitalize(), "Kernel"),
             *numbers(*SHARES),
@@ -139,7 +138,7 @@ def _kernel(label: str, layer: Case, call: CountedCall) -> tuple[Cell, ...]:
         label,
         layer.name,
         _shorten_name(short_name(launch.kernel)),
-        *(_percent(launch.values.get(metric)) for metric in SHARES.values()),
+        *(counters.percent(launch.values.get(metric)) for metric in SHARES.values()),
         stall_text(launch),
         units.significant(rate / 1e3, 3) if rate is not None else MISSING,
         units.significant(intensity, 3) if intensity is not None else MISSING,
@@ -149,10 +148,6 @@ def _kernel(label: str, layer: Case, call: CountedCall) -> tuple[Cell, ...]:
 
 def _shorten_name(name: str) -> str:
     return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"
-
-
-def _percent(value: float | None) -> str:
-    return units.percent(value / 100, 0) if value is not None else MISSING
 
 
 def stall_text(launch: CountedLaunch) -> str:
@@ -179,7 +174,7 @@ def _bounds(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str]) -
         "analysis-bound",
         f"What bounds each kernel: the unit nearest its peak from {counters.HIGH:.0f} % on, in part from {counters.LOW:.0f} % on; "
         "below that, latency. L1 throughput is of the cycles in which L1 was active; the others are of all cycles."
-        f"{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
+        f"{ev.selection.older_run_note(tables.COUNTERS)}",
         words("Variant", ev.case_word.capitalize(), "What bounds it"),
         tuple((labels[variant.name], layer.name, bound_text(call)) for variant, layer, call in counted),
         "sentences",
@@ -202,7 +197,7 @@ def _units(ev: Evidence) -> Figure | None:
         "best, and the fastest library at FP32 accuracy. Pipes: the busiest arithmetic pipe; FP32: operations done. "
         f"{needed}Dark: the unit that bounds the kernel, from {counters.LOW:.0f} % on; no dark bar: latency. Issue and L1 count "
         f"the cycles in which a multiprocessor is active, the others all. On the right: instructions of the whole call, counted once a warp, and "
-        f"the shares of FP32 FMAs and, where the method takes tensor cores, of their pipe among them.{borrowed_run.run_sentence(ev, tables.COUNTERS)}",
+        f"the shares of FP32 FMAs and, where the method takes tensor cores, of their pipe among them.{ev.selection.older_run_note(tables.COUNTERS)}",
     )
 
 
@@ -221,13 +216,13 @@ def busy_cells(call: CountedCall, copy_gb_per_s: float) -> tuple[Cell, ...]:
     values, unit = call.longest.values, counters.nearest_peak(call.longest)
     instructions = call.value(counters.INSTRUCTIONS)
     bold = unit if unit and values[unit] >= counters.LOW else ""
-    shares = {metric: _percent(values.get(metric)) for metric in BUSY.values()}
+    shares = {metric: counters.percent(values.get(metric)) for metric in BUSY.values()}
     moved, ns = (values.get(metric) for metric in (counters.DRAM_BYTES, counters.DURATION))
     return (
         counters.amount(instructions, "") if instructions else MISSING,
-        _percent(counters.instruction_share([call], counters.FFMA)),
+        counters.percent(call.instruction_share(counters.FFMA)),
         *(Markup("<strong>{}</strong>").format(cell) if metric == bold else cell for metric, cell in shares.items()),
-        _percent(100 * moved / ns / copy_gb_per_s if moved and ns else None),
+        counters.percent(100 * moved / ns / copy_gb_per_s if moved and ns else None),
     )
 
 

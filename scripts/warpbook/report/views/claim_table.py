@@ -9,7 +9,7 @@ from warpbook.kernels.claims import QUANTITIES, RATIOS, RESOURCES, TIMES, Claim
 from warpbook.profiling import counters
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.claim_verdicts import VERDICTS, ClaimValue, JudgedClaim
-from warpbook.report.views import borrowed_run, cell_markup
+from warpbook.report.views import cell_markup
 from warpbook.report.views.components import HtmlTable, View, words
 from warpbook.runs import tables
 
@@ -52,22 +52,11 @@ def _example(ev: Evidence) -> str:
     refuted = [one for one in ev.claims.refuted if one.claim.says and one.figures]
     chain = [step.name for step in ev.ranking.chain(ev.ranking.best)] if ev.ranking.best else []
     refuted.sort(key=lambda one: one.variant not in chain)
-    return next(
-        (
-            f"{one.variant}, {_claim_words(one)} ({claim_words(one.claim)}){_where(ev, one)}: {verdict_values(one)}"
-            for one in refuted
-        ),
-        "",
-    )
-
-
-def _where(ev: Evidence, judged: JudgedClaim) -> str:
-    """The run that a claim's counters are of where that is not the run of the times."""
-    return (
-        borrowed_run.within_sentence(ev, tables.COUNTERS)
-        if judged.claim.counter or judged.claim.quantity == "fma_share"
-        else ""
-    )
+    if not refuted:
+        return ""
+    one, claim = refuted[0], refuted[0].claim
+    run = ev.selection.in_older_run(tables.COUNTERS) if claim.counter or claim.quantity == "fma_share" else ""
+    return f"{one.variant}, {_claim_words(one)} ({claim_words(claim)}){run}: {verdict_values(one)}"
 
 
 def claims_by_verdict(ev: Evidence, variant: str) -> tuple[View, ...]:
@@ -95,10 +84,12 @@ def claims_by_verdict(ev: Evidence, variant: str) -> tuple[View, ...]:
 def _claims_table(ev: Evidence, id: str, caption: str, judged: list[JudgedClaim], tested: bool = True) -> HtmlTable:
     """tested: with a column of the test that was made of a claim, which otherwise stands for words that are lacking; where
     they name no figure, the one that was needed stands before the values."""
+    older = ev.selection.from_older_run.get(tables.COUNTERS)
+    counter_run = f" Counters are of the older run {older.run_id}." if older else ""
     return HtmlTable(
         id,
         f"{caption} Column 1: the variant, and what a change is measured against. Values are at {ev.at_size(ev.largest)} unless "
-        f"they name another size. Multiples of a bound are of the GPU time.{_counter_run(ev)}",
+        f"they name another size. Multiples of a bound are of the GPU time.{counter_run}",
         words("Variant", "Expected", *(["Tested"] if tested else []), "Verdict", "Values"),
         tuple(
             (
@@ -115,12 +106,6 @@ def _claims_table(ev: Evidence, id: str, caption: str, judged: list[JudgedClaim]
         ),
         "claims",
     )
-
-
-def _counter_run(ev: Evidence) -> str:
-    """The run that counters are of where it is not that of the times."""
-    older = ev.selection.from_older_run.get(tables.COUNTERS)
-    return f" Counters are of the older run {older.run_id}." if older else ""
 
 
 def _compared_with(ev: Evidence, judged: JudgedClaim) -> str:

@@ -1,6 +1,5 @@
 """The cover: what the report is about, and what it was made from."""
 
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -10,12 +9,7 @@ from warpbook.problems.layers import Activation, DenseLayer, Layer, PoolLayer
 from warpbook.problems.networks import Network
 from warpbook.problems.problem import Case
 from warpbook.report.evidence import Evidence
-from warpbook.report.views.components import View
-
-# The motif: a tile of outputs within its halo, and the filter's taps over both, in a grid of squares.
-PITCH = 7.4
-TILE_ROWS, TILE_COLUMNS = range(3, 13), range(6, 15)
-TAP_ROWS, TAP_COLUMNS = range(4, 9), range(5, 10)
+from warpbook.report.views.components import HtmlTable, View, words
 
 
 def cover_view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> View:
@@ -39,7 +33,6 @@ def cover_view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) ->
         commit=commit[:12],
         dirty=bool(dirty),
         runs=tuple(dict.fromkeys(run.run_id for run in ev.cited_runs)),
-        motif=tuple(_motif()),
     )
 
 
@@ -116,12 +109,10 @@ def _gpu(ev: Evidence) -> str:
     return f"{name}, from the archived run {ev.gpu_run.run_id}{code}"
 
 
-def _motif() -> Iterator[View]:
-    for row in range(16):
-        for column in range(17):
-            inside = row in TILE_ROWS and column in TILE_COLUMNS
-            tap = row in TAP_ROWS and column in TAP_COLUMNS
-            fill = 0.34 if tap else 0.1 if inside else 0.0
-            yield View(
-                x=8 + PITCH * column, y=1 + PITCH * row, stroke_opacity=0.5 if inside else 0.22, fill_opacity=fill
-            )
+def division_of_labour_view(ev: Evidence) -> HtmlTable | None:
+    """Who did what, the authors' contributions; None where the configuration names none."""
+    contributions = ev.config.report.contributions
+    if not contributions:
+        return None
+    caption = "Who did what, as the configuration has it."
+    return HtmlTable("labour-table", caption, words("Author", "Contribution"), tuple(contributions.items()))

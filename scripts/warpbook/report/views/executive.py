@@ -9,7 +9,7 @@ from warpbook.harness import precision
 from warpbook.kernels.variants import Variant
 from warpbook.report.comparison import Comparison
 from warpbook.report.evidence import INCONCLUSIVE, NO_RATIO, Evidence
-from warpbook.report.views import borrowed_run, causes, cell_markup, claim_table
+from warpbook.report.views import causes, cell_markup, claim_table
 from warpbook.report.views.components import Cell, HtmlTable, View, words
 from warpbook.runs import catalog, tables
 from warpbook.runs.tables import PRECISION
@@ -29,7 +29,7 @@ def executive_view(ev: Evidence) -> View | None:
     cause = causes.cause_sentence(ev, best)
     said = {
         "Best": _best_sentence(ev, best),
-        "Why": f"{cause}{borrowed_run.within_sentence(ev, tables.COUNTERS)}" if cause else "",
+        "Why": f"{cause}{ev.selection.in_older_run(tables.COUNTERS)}" if cause else "",
         "Correct?": _correctness_sentence(ev, best),
         "Program": _program_sentence(ev, best),
         "Next": ". ".join(filter(None, (_next_sentence(ev, best), causes.samples_sentence(ev)))),
@@ -233,7 +233,7 @@ def _error_against_direct(ev: Evidence, best: Variant) -> str:
     return (
         f". On {int(rows.fp32_class.sum())} of {len(rows)} cases (sums of {least} to {most} products, "
         f"{rows.inputs.nunique()} input ranges) the error of {best.stem} is at most {precision.CLASS_RATIO} times that of "
-        f"{ev.problem.facts.baseline}{others}{borrowed_run.within_sentence(ev, PRECISION)}"
+        f"{ev.problem.facts.baseline}{others}{ev.selection.in_older_run(PRECISION)}"
     )
 
 

@@ -3,9 +3,15 @@
 from warpbook.common import units
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow, first_rows_covering
-from warpbook.report.views.captured_output import PROGRAM_HEAD, median_output, program_cells
 from warpbook.report.views.components import HtmlTable, View, words
-from warpbook.report.views.profile_tables import profile_table, share, total_ns
+from warpbook.report.views.profile_tables import (
+    PROGRAM_HEAD,
+    median_output,
+    profile_table,
+    program_cells,
+    share,
+    total_ns,
+)
 
 DEVICES = {"cpu": "CPU", "gpu": "GPU"}
 

@@ -7,8 +7,8 @@ from warpbook.common import units
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import cell_markup
-from warpbook.report.views.captured_output import PROGRAM_HEAD, all_outputs, program_cells
 from warpbook.report.views.components import Cell, HtmlTable, View, numbers, words
+from warpbook.report.views.profile_tables import PROGRAM_HEAD, all_outputs, program_cells
 
 
 def milestone_2_view(ev: Evidence) -> View:

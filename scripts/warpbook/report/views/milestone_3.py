@@ -8,9 +8,8 @@ from warpbook.report import trace_layout
 from warpbook.report.evidence import Evidence
 from warpbook.report.figures import time_plots, timelines
 from warpbook.report.views import cell_markup
-from warpbook.report.views.captured_output import all_outputs, other_sets
 from warpbook.report.views.components import Cell, Figure, HtmlTable, View, numbers, words
-from warpbook.report.views.profile_tables import launch_table
+from warpbook.report.views.profile_tables import all_outputs, launch_table, other_sets
 from warpbook.report.views.profiled_programs import profile_places, program_profile
 
 NO_CPU_TIMES = "no CPU variant has a valid time on every layer; the last chapter says why"

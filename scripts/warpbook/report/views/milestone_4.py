@@ -1,17 +1,19 @@
 """The chapter on optimizations: each with its idea, expectation and measured effect, and all against the hardware."""
 
+import itertools
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 from warpbook.common import units
+from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
 from warpbook.report import trace_layout
 from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.evidence.missing_data import PROGRAM
 from warpbook.report.excerpts import excerpt
 from warpbook.report.figures import speedup_plots
-from warpbook.report.views import cell_markup, chains, claim_table, ladder, launch_overhead, launch_resources
+from warpbook.report.views import cell_markup, claim_table, ladder
 from warpbook.report.views.components import Cell, Figure, HtmlTable, View
 from warpbook.runs import catalog
 
@@ -32,7 +34,7 @@ def milestone_4_view(ev: Evidence) -> View:
         ladder=_ladder(ev, told) if ev.ranking.measured_variants("gpu") and "ladder" not in ev.study.sections else None,
         optimizations=tuple(_optimization(ev, variant) for variant in told),
         others=len(tried) - len(told),
-        chains=chains.chain_figure(ev),
+        chains=chain_figure(ev),
     )
 
 
@@ -98,7 +100,7 @@ def _optimization(ev: Evidence, variant: Variant) -> View:
             if problems
         ),
         outcome=_outcome(ev, variant, at_largest, speedups) if at_largest and not problems else None,
-        pace=launch_overhead.overhead_sentence(ev, variant),
+        pace=trace_layout.overhead_sentence(ev, variant),
         figure=_gains(ev, variant) if sound else None,
         change=excerpt(variant, ev.plan.variants[variant.header.builds_on], cases=ev.layers),
         claims=claim_table.claims_by_verdict(ev, variant.name),
@@ -183,8 +185,8 @@ def _streams(ev: Evidence, variant: Variant) -> View | None:
 
 def _build_comparison(ev: Evidence, variant: Variant) -> View | None:
     """None where either has no kernel of ours."""
-    before = launch_resources.main_kernel_resources(ev, variant.header.builds_on)
-    after = launch_resources.main_kernel_resources(ev, variant.name)
+    before = ev.builds.main_kernel_resources(variant.header.builds_on)
+    after = ev.builds.main_kernel_resources(variant.name)
     if before is None or after is None:
         return None
     known = units.percent(after.occupancy, 0)
@@ -199,3 +201,40 @@ def _build_comparison(ev: Evidence, variant: Variant) -> View | None:
         if before.occupancy is None
         else f"{units.percent(before.occupancy, 0)}, {before.limiter}",
     )
+
+
+def chain_figure(ev: Evidence) -> Figure | None:
+    """The waterfalls of the cumulative chains; None where there are none."""
+    chains = ev.ranking.chains
+    if not chains:
+        return None
+    told = " ".join(_chain_words(ev, steps) for steps in chains)
+    back = [
+        f" The study starts at {upper.name}; its first step goes back to {lower.name}."
+        for steps in chains
+        for upper, lower in itertools.pairwise(steps)
+        if upper.header.builds_on == lower.name
+    ]
+    return Figure(
+        "m4-chain-figure",
+        speedup_plots.waterfalls(ev, chains),
+        f"Op times step by step. {told}",
+        f"Op times of all {ev.case_word}s together at {ev.at_size(ev.largest)}; each step builds on the one before. The bar is its "
+        "time; behind it, hatched: time that the step saves, or solid: time that it adds. Beside a bar: its time, its speedup over the step before, and over the first. †: the two times come from separate jobs."
+        f"{cell_markup.doubt_note(over for steps in chains for over in _speedup_cells(ev, steps))}{''.join(back)}",
+    )
+
+
+def _chain_words(ev: Evidence, steps: list[Variant]) -> str:
+    """A chain in words."""
+    times = ((step.name, ev.times.total(step.name, ev.largest)) for step in steps)
+    told = ", ".join(f"{name} {units.time(time.value)}" for name, time in times if time)
+    whole = ev.times.total_speedup(steps[-1].name, ev.largest, over=steps[0].name)
+    return f"{told}: {whole.short_text if whole else MISSING} in all."
+
+
+def _speedup_cells(ev: Evidence, steps: list[Variant]) -> Iterator[str]:
+    """The speedups of a chain's steps, each over the one before and over the first."""
+    for before, step in itertools.pairwise(steps):
+        for over in (before, steps[0]):
+            yield cell_markup.ratio_cell(ev.times.total_speedup(step.name, ev.largest, over=over.name))

@@ -5,9 +5,8 @@ from warpbook.config.settings import TimelineSpec
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, first_rows_covering
 from warpbook.report.figures import timelines
-from warpbook.report.views.captured_output import median_output, other_sets
 from warpbook.report.views.components import Figure, View
-from warpbook.report.views.profile_tables import profile_table
+from warpbook.report.views.profile_tables import median_output, other_sets, profile_table
 
 
 def profiled_programs_view(ev: Evidence) -> View:

@@ -9,7 +9,6 @@ from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.harness import building
 from warpbook.report.evidence import Evidence
-from warpbook.report.views import launch_resources
 from warpbook.report.views.components import Cell, HtmlTable, View, numbers, words
 
 LOG_LENGTH = 400
@@ -53,7 +52,7 @@ def _row(ev: Evidence, archs: list[str], place: tuple[Hashable, ...], group: pd.
     registers = dict(zip(group.arch, group.registers, strict=True))
     most = group[["shared_bytes", "local_bytes", "spill_bytes"]].max()
     cited: list[Any] = [row for row in group.itertuples() if row.arch == ev.arch]
-    share, limiter = (launch_resources.kernel_occupancy(ev, cited[0]) if cited else None) or (None, MISSING)
+    share, limiter = (ev.builds.occupancy(cited[0]) if cited else None) or (None, MISSING)
     return (
         *map(str, place),
         *(str(registers.get(arch, MISSING)) for arch in archs),

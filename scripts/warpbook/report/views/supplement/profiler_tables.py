@@ -8,10 +8,8 @@ from warpbook.kernels.variants import Variant
 from warpbook.machine.available_profilers import NAMES
 from warpbook.report import trace_layout
 from warpbook.report.evidence import Evidence
-from warpbook.report.views import borrowed_run
-from warpbook.report.views.captured_output import other_sets
 from warpbook.report.views.components import HtmlTable, View, words
-from warpbook.report.views.profile_tables import nvprof_table
+from warpbook.report.views.profile_tables import nvprof_table, other_sets
 from warpbook.runs import tables
 
 
@@ -37,11 +35,11 @@ def _tools(ev: Evidence, tools: dict[str, dict[str, Any]]) -> HtmlTable:
 
 
 def _watched_programs(ev: Evidence, tool: str, state: dict[str, Any]) -> str:
-    programs = trace_layout.programs(ev, tool)
-    if programs:
+    watched = ev.profiles.table
+    if programs := int(((watched.tool == tool) & (watched.status == "ok")).sum()):
         return f"{programs} programs"
     calls = f"{len(ev.counters.counted)} calls" if tool == "ncu" and ev.counters.counted else ""
-    elsewhere = borrowed_run.within_sentence(ev, tables.COUNTERS)
+    elsewhere = ev.selection.in_older_run(tables.COUNTERS)
     if calls and not elsewhere:
         return calls
     missing: str = state["missing"] or "not asked for"

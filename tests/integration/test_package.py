@@ -113,7 +113,7 @@ def test_a_kernel_of_a_notebook_is_checked_and_its_report_has_archived_times_of_
     made = sorted(path.name for path in (installed.notebook / "results" / "builds" / "gemm").iterdir())
     assert made == ["naive", "rows"]  # and none that the notebook does not need
     checked = installed.warpbook("check")
-    assert re.search(r"checked gemm/rows +gemm +44 tests", checked.stdout), checked.stdout + checked.stderr
+    assert re.search(r"checked gemm/rows +gemm +60 tests", checked.stdout), checked.stdout + checked.stderr
 
 
 def test_an_unchanged_notebook_has_nothing_to_do_and_a_changed_kernel_is_checked_again(installed):

@@ -87,10 +87,11 @@ def test_some_small_cases_within_a_variants_limits_follow_by_chance_from_its_sou
 
 
 @pytest.mark.parametrize("name", ["gemm/naive", "gemm/tiled", "gemm/vectorised", "softmax/naive", "softmax/online"])
-def test_drawn_cases_have_every_remainder_of_a_vector_and_some_have_equal_extents(name):
+def test_drawn_cases_have_every_remainder_of_a_vector_lengths_about_tiles_and_equal_extents(name):
     small = [case.extents for case in checking.drawn_cases(variants.read(name), [])]
     for extent in small[0]:
         assert {each[extent] % 8 for each in small} == set(range(8)), extent
+        assert len({each[extent] for each in small} & checking.EDGES) > 6, extent
     assert any(len(set(each.values())) == 1 for each in small)
 
 

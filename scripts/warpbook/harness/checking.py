@@ -58,10 +58,12 @@ LONG = 4096
 DRAWN = 4
 """Ragged cases of chance, so that no kernel knows them all; extents are up to DRAWN_BEYOND times as large as in the others."""
 DRAWN_BEYOND = 1.5
-SMALL, SMALL_FLOPS = 20, 1 << 17
+SMALL, SMALL_FLOPS = 36, 1 << 17
 """Cases more of chance, each of few operations: a kernel may be wrong at one remainder of a vector or a tile alone, for
 equal extents alone, or where two of stride, padding, dilation and groups meet."""
 REMAINDERS = 32
+EDGES = {tile + step for tile in (32, 64, 128) for step in (-1, 0, 1)}
+"""Lengths about those of usual tiles, at which a guard is wrong if it is anywhere."""
 LEAST_SUM = 16
 """Terms of sums in a case that is drawn, and in the one that is called often."""
 LONG_BITS, MOST_LONG = 15, 256
@@ -129,8 +131,9 @@ def drawn_cases(variant: Variant, cases: Sequence[Case]) -> list[Case]:
         beyond[problem.facts.batch] = 2 * MANY
     chance = random.Random(variant.source_sha256)  # a source cannot hold what follows from its own hash
     unseen = {name: set(range(REMAINDERS)) for name, most in usual.items() if most > REMAINDERS}
+    edges = {name: {edge for edge in EDGES if edge <= usual[name]} for name in unseen}
     found: list[Case] = []
-    for _ in range(10 * (DRAWN + SMALL)):
+    for _ in range(20 * (DRAWN + SMALL)):
         small = len(found) >= DRAWN
         highest = usual if small else beyond
         # A whole number, each length of it as likely as any other.
@@ -140,7 +143,10 @@ def drawn_cases(variant: Variant, cases: Sequence[Case]) -> list[Case]:
         }
         if small:
             for name, left in unseen.items():
-                values[name] += min(((one - values[name]) % REMAINDERS for one in left), default=0)
+                if at_edges := len(found) % 2 and edges[name]:
+                    values[name] = chance.choice([values[name], *sorted(at_edges)])
+                else:
+                    values[name] += min(((one - values[name]) % REMAINDERS for one in left), default=0)
             if len(found) % 4 == 0:  # some extents are equal, in the first of them all
                 same = min(chance.choice(list(values.values())), REMAINDERS)
                 chosen = [name for name in values if len(found) == DRAWN or chance.randrange(4)]
@@ -160,6 +166,7 @@ def drawn_cases(variant: Variant, cases: Sequence[Case]) -> list[Case]:
             found.append(made)
             for name, seen in unseen.items():
                 seen.discard(made.extents[name] % REMAINDERS)
+                edges[name].discard(made.extents[name])
         if len(found) == DRAWN + SMALL:
             break
     return found

@@ -10,6 +10,8 @@ from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.figures import style
 from warpbook.report.figures.svg_drawing import svg
 
+FAR = 30  # times as long as the shortest, from where on the axis of a chain is logarithmic
+
 SMALL_IN = 2.36  # beside an excerpt of code
 
 
@@ -95,6 +97,12 @@ def _waterfall(ev: Evidence, axes: Axes, chain: list[Variant]) -> None:
         style.note(axes, "; ".join(words), (max(before, after), place), (5, 0))
     for upper, lower, value in zip(rows, rows[1:], times, strict=False):
         axes.plot([value, value], [upper - 0.31, lower + 0.31], color=style.INK, linewidth=0.5)
-    axes.set_xlim(0, 1.75 * max(times))
+    least, most = min(times), max(times)
+    if most > FAR * least:  # the last bars would be lines
+        axes.set_xscale("log")
+        axes.set_xlim(least / 1.5, most * (1.5 * most / least) ** 0.6)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    else:
+        axes.set_xlim(0, 1.75 * most)
     style.value_axis(axes, "x")
-    style.name_rows(axes, [step.name for step in reversed(chain)])
+    style.name_rows(axes, [step.stem for step in reversed(chain)])

@@ -48,11 +48,11 @@ def op_times(ev: Evidence) -> str:
         assert bound is not None  # of what was measured on a GPU
         axes.axvline(bound, **style.LIMIT)
         what = "FP32" if ev.times.limiting_resource(layer, size) == "FP32 arithmetic" else "traffic"
-        style.note(axes, f"{what} bound {units.time(bound, 3)}", (bound, len(shown) - 0.35), (3, 0), fontsize=7)
+        style.note(axes, f"{what} bound {units.time(bound, 3)}", (bound, len(shown) - 0.15), (3, 0), fontsize=7)
         axes.set_xlim(0, end)
         axes.set_xlabel("Op time, ms")
         style.value_axis(axes, "x")
-        style.name_rows(axes, [variant.stem for variant in shown], top=1.0)
+        style.name_rows(axes, [variant.stem for variant in shown], top=1.2)
     return svg(figure)
 
 

@@ -1,6 +1,8 @@
 """The cover: what the report is about, and what it was made from."""
 
+from collections.abc import Iterator
 from datetime import datetime
+from itertools import product
 from pathlib import Path
 
 from warpbook.common import units
@@ -33,6 +35,7 @@ def cover_view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) ->
         commit=commit[:12],
         dirty=bool(dirty),
         runs=tuple(dict.fromkeys(run.run_id for run in ev.cited_runs)),
+        motif=tuple(_motif()),
     )
 
 
@@ -107,6 +110,14 @@ def _gpu(ev: Evidence) -> str:
     commit = ev.gpu_run.record["commit"]
     code = f", code of commit {commit[:12]}" if commit else ""
     return f"{name}, from the archived run {ev.gpu_run.run_id}{code}"
+
+
+def _motif() -> Iterator[View]:
+    """A tile of outputs within its halo, and the filter's taps over both, in a grid of squares."""
+    for row, column in product(range(16), range(17)):
+        inside, tap = row in range(3, 13) and column in range(6, 15), row in range(4, 9) and column in range(5, 10)
+        opacities = {"stroke_opacity": 0.5 if inside else 0.22, "fill_opacity": 0.34 if tap else 0.1 if inside else 0.0}
+        yield View(x=8 + 7.4 * column, y=1 + 7.4 * row, **opacities)
 
 
 def division_of_labour_view(ev: Evidence) -> HtmlTable | None:

@@ -92,11 +92,9 @@ def _ratio_words(ev: Evidence, best: Variant, other: Variant) -> str:
     number = speedup.short_substitute or cell_markup.headline_ratio(speedup)
     if number == INCONCLUSIVE:
         return f"{number} against {other.stem} ({speedup.doubt})"
-    return (
-        f"{speedup.verdict} than {other.stem} ({speedup.doubt})"
-        if number == NO_RATIO
-        else f"{number} that of {cell_markup.library_words(ev, other)}{f' ({speedup.doubt})' * speedup.rough}"
-    )
+    if number == NO_RATIO:
+        return f"{speedup.verdict} than {other.stem} ({speedup.doubt})"
+    return f"{number} that of {cell_markup.library_words(ev, other)}{f' ({speedup.doubt})' * speedup.rough}"
 
 
 def _correctness_sentence(ev: Evidence, best: Variant) -> str:
@@ -112,19 +110,17 @@ def _correctness_sentence(ev: Evidence, best: Variant) -> str:
 
 def _program_sentence(ev: Evidence, best: Variant) -> str:
     """What the best kernel does to the whole program; empty where no program was run with it and with the naive one."""
-    naive, seconds, shares = ev.ranking.naive, list[float](), list[float]()
+    naive, shares, each = ev.ranking.naive, list[float](), list[str]()
     if naive is None or naive == best:
         return ""
     for one in (naive, best):
         found, op = ev.programs.runs(one.name, ev.largest), ev.times.total(one.name, ev.largest)
         if found.empty or op is None:
             return ""
-        seconds.append(float(found.elapsed_s.median()))
-        shares.append(op.value / 1e3 / seconds[-1])
-    each = [
-        f"{units.percent(share, 1 if share >= 0.001 else 2)} of {units.time(second * 1e3, 3)} with {one.stem}"
-        for share, second, one in zip(shares, seconds, (naive, best), strict=True)
-    ]
+        whole_ms = 1e3 * float(found.elapsed_s.median())
+        shares.append(op.value / whole_ms)
+        part = units.percent(shares[-1], 1 if shares[-1] >= 0.001 else 2)
+        each.append(f"{part} of {units.time(whole_ms, 3)} with {one.stem}")
     whole = _whole_network_sentence(ev, best)
     part, so = ("hardly a", ", so no kernel changes its time visibly") if max(shares) < NOTABLE else ("a visible", "")
     return f"The convolutions are {part} part of the whole program ({units.join_all(each)}){so}{whole and f'. {whole}'}"
@@ -149,27 +145,25 @@ def _next_sentence(ev: Evidence, best: Variant) -> str:
     ours = {name for events in inside for name in events.name[events.kind == "kernel"]}
     others = {name: ms for name, ms in kernels.items() if name not in ours}
     convolutions = sum(ms for name, ms in kernels.items() if name in ours)
-    if others and convolutions and (most := max(others, key=lambda name: others[name])):
-        times = others[most] / convolutions
+    most = max(others, key=lambda name: others[name], default="")
+    if convolutions and others.get(most, 0.0) > convolutions:
         fused = ev.networks.fastest(ev.largest, peers=False)
         whole = ev.networks.time(fused.name, ev.largest) if fused else None
-        if times > 1:
-            remedy = f"Use {fused.name}" if fused and whole and whole.value < others[most] else f"Speed up {most}"
-            return (
-                f"{remedy}: in the program with {best.stem}, {most} takes {units.time(others[most], 3)}, "
-                f"{units.significant(times, 2)} times the convolutions"
-            )
+        remedy = f"Use {fused.name}" if fused and whole and whole.value < others[most] else f"Speed up {most}"
+        return (
+            f"{remedy}: in the program with {best.stem}, {most} takes {units.time(others[most], 3)}, "
+            f"{units.significant(others[most] / convolutions, 2)} times the convolutions"
+        )
     return causes.next_sentence(ev, best)
 
 
 def _facts(ev: Evidence, best: Variant) -> Iterator[tuple[str, Cell]]:
-    assert ev.gpu_run is not None and ev.gpu_run.gpu is not None  # of which the best kernel is
-    machine, gpu = ev.gpu_run.record["machine"], ev.gpu_run.gpu
+    gpu = ev.gpu
+    assert ev.gpu_run and gpu  # of which the best kernel is
+    machine = ev.gpu_run.record["machine"]
     several = f" ({units.number_word(ev.times.gpus)} of them)" if ev.times.gpus > 1 else ""
-    yield (
-        "GPU",
-        f"{gpu['name']}{several}, {gpu['multiprocessors']} multiprocessors, {gpu['memory_bytes'] / 2**30:.0f}\u202fGiB",
-    )
+    size = f"{gpu['multiprocessors']} multiprocessors, {gpu['memory_bytes'] / 2**30:.0f}\u202fGiB"
+    yield "GPU", f"{gpu['name']}{several}, {size}"
     limits = [
         f"{words} {gpu[key]:.0f}\u202f{unit}"
         for words, key, unit in (
@@ -181,17 +175,9 @@ def _facts(ev: Evidence, best: Variant) -> Iterator[tuple[str, Cell]]:
         yield "Clocks and power", f"at most {', '.join(limits)}"
     major, minor = divmod(int(gpu["runtime_cuda"]), 1000)
     driver, held = gpu.get("driver") or "unknown", machine["packages"]
-    yield (
-        "Software",
-        "; ".join(
-            [
-                f"driver {driver} (CUDA {gpu['driver_cuda']})",
-                f"runtime {major}.{minor // 10}",
-                machine["compiler"],
-                *(f"{name} {held[name]}" for name in ("cuDNN", "cuBLAS", "torch") if name in held),
-            ]
-        ),
-    )
+    libraries = (f"{name} {held[name]}" for name in ("cuDNN", "cuBLAS", "torch") if name in held)
+    cuda = (f"driver {driver} (CUDA {gpu['driver_cuda']})", f"runtime {major}.{minor // 10}")
+    yield "Software", "; ".join([*cuda, machine["compiler"], *libraries])
     yield "CPU", _cpu(ev, machine["cpu"])
     if code := ev.ranking.best_cpu:
         speedup = ev.times.total_speedup(best.name, ev.largest, over=code.name)
@@ -200,11 +186,8 @@ def _facts(ev: Evidence, best: Variant) -> Iterator[tuple[str, Cell]]:
     sound = sum(one.passed == one.tests for one in tallies)
     yield "Tests", f"{sound} of {len(tallies)} GPU variants pass all of theirs{_error_against_direct(ev, best)}"
     if claims := claim_table.tally_claims(ev):
-        yield (
-            "Claims",
-            f"of {claims.claims} made beforehand: {claims.verdicts}"
-            + (f". One refuted: {claims.example}" if claims.example else ""),
-        )
+        refuted = f". One refuted: {claims.example}" if claims.example else ""
+        yield "Claims", f"of {claims.claims} made beforehand: {claims.verdicts}{refuted}"
     if changes := _changes_since(ev):
         yield "Since the last run", changes
     failed = ev.problems.table[ev.problems.table.status != "unsupported"]

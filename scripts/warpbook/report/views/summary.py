@@ -25,7 +25,6 @@ def summary_view(ev: Evidence) -> View:
     limited = problems.status == "unsupported"
     checked = {variant.name for variant, _ in ev.checks.without_time}
     return View(
-        images=units.count(ev.largest),
         facts=facts,
         kernels=kernels,
         cpu_code=cpu_code,
@@ -40,8 +39,8 @@ def summary_view(ev: Evidence) -> View:
 def _checked_table(ev: Evidence) -> HtmlTable:
     rows = []
     for variant, tally in ev.checks.without_time:
-        right = f"right; {tally.unsupported}" if tally.unsupported else "right"
-        verdict = f"wrong: {tally.failure['reason']}" if tally.failure else right
+        verdict = "; ".join(filter(None, ("right", tally.unsupported)))
+        verdict = f"wrong: {tally.failure['reason']}" if tally.failure else verdict
         ratio = units.significant(tally.worst_ratio, 2)
         rows.append((variant.stem, f"{tally.passed} of {tally.tests}", ratio, verdict))
     return HtmlTable(
@@ -58,7 +57,8 @@ def _framework_facts(ev: Evidence) -> tuple[Fact, ...]:
     why = {"cpu": ev.missing_reason("cpu"), "gpu": ev.source.why}
     for device, label in (("cpu", "The framework on the CPU"), ("gpu", "On the GPU")):
         framework = ev.programs.framework(device)
-        detail, elapsed = f"not measured: {why[device] or 'no framework was run'}", MISSING
+        lacking = why[device] or "no framework's program was run"
+        detail, elapsed = f"not measured: {lacking}", MISSING
         if framework:
             runs = ev.programs.runs(framework.name, ev.largest)
             accuracies.append(float(runs.accuracy.iloc[0]))

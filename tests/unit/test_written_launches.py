@@ -38,8 +38,10 @@ READ = {
         "threads": [128], "grid": ["(N * M * (H - K + 1) * (W - K + 1) + 128 - 1) // 128"],
     },
     "class_wrapper": {
-        "kernel": "forward", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K"], "threads": [32, 4],
-        "grid": ["(W - K + 1 + 32 - 1) // 32", "(H - K + 1 + 4 - 1) // 4", "N"],
+        "steps": [{
+            "kernel": "forward", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K"], "threads": [32, 4],
+            "grid": ["(W - K + 1 + 32 - 1) // 32", "(H - K + 1 + 4 - 1) // 4", "N"], "when": "1 - min(max(K - H, 0), 1)",
+        }],
     },
     "templated": {
         "kernel": "conv<16, true>", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K", "H - K + 1", "W - K + 1"],
@@ -85,7 +87,8 @@ def test_a_launch_is_read_from_the_file_and_shown_with_its_line():
         assert variant.inferred_launch.facts == READ[name]
         lines = (FILES / f"{name}.cu").read_text().splitlines()
         assert "<<<" in lines[variant.inferred_launch.line - 1]
-        assert variant.notes([]).startswith(f"{name}.cu: launch read from line {variant.inferred_launch.line}: kernel ")
+        (key, *_) = READ[name]
+        assert variant.notes([]).startswith(f"{name}.cu: launch read from line {variant.inferred_launch.line}: {key} ")
 
 
 def test_a_launch_that_asks_for_more_shared_memory_than_cuda_gives_unasked_is_told_what_it_lacks(tmp_path):
@@ -135,8 +138,8 @@ UNREADABLE = {
         "`dimGrid` is set under a condition, line 31 (launch in line 33)", "threads: [16, 16, 1]",
     ),
     "a launch under a condition": (
-        [("    conv_forward_kernel<<<", "    if (K == 7) conv_forward_kernel<<<")],
-        "the launch stands under a condition, (K == 7), line 32", "grid: [M, ceil((H - K + 1) / 16) * ceil((W - K + 1) / 16), N]",
+        [("    conv_forward_kernel<<<", "    if (fits(K)) conv_forward_kernel<<<")],
+        "the launch stands under a condition, (fits(K)), line 32", "grid: [M, ceil((H - K + 1) / 16) * ceil((W - K + 1) / 16), N]",
     ),
     "a pointer of no name known": (
         [("device_input, device_mask, B", "device_input, scratch, B"), ("const float *mask", "const float *t"),
@@ -667,7 +670,7 @@ LAUNCHES = {
     ),
     "numbers that are no extents": (
         "", f"{EXTENTS}, float alpha, bool relu, const float* bias",
-        "conv<<<(N * M + 255) / 256, 256>>>(x, w, y, N, C, H, W, M, K, 0.5f, false, nullptr);", [0.5, 0, "null"],
+        "conv<<<(N * M + 255) / 256, 256>>>(x, w, y, N, C, H, W, M, K, 0.5f, false, nullptr);", [1.0, 0, "null"],
     ),
     "brackets that a formatter took apart": (
         "", EXTENTS, "conv << <(N * M + 255) / 256, 256 >> > (x, w, y, N, C, H, W, M, K);", [],
@@ -1306,7 +1309,7 @@ def test_kernels_that_hand_nothing_on_are_asked_about_and_either_answer_is_read(
     assert "several kernels are launched" in question and "`kernel: tiled<16>`" in question
     asked = read_beside(tmp_path, "gemm", ALTERNATIVES, "kernel: tiled<16>\n")
     assert not asked.read_error and asked.header.kernel == "tiled<16>"
-    by_extent = ALTERNATIVES.replace("count > 1", "n % 16 == 0")
+    by_extent = ALTERNATIVES.replace("count > 1", "fits(n)")
     assert "stands under a condition" in read_beside(tmp_path, "gemm", by_extent, "kernel: tiled<16>\n").read_error
 
 

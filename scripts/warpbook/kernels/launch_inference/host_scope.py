@@ -5,6 +5,7 @@ A variable that a loop or a condition changes is not known; nor is one that a ca
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,22 @@ _OF_DEVICE = {
 }  # fmt: skip
 """What a device says of itself, as an H100 does."""
 _ATTRIBUTE = re.compile(rf"cudaDeviceGetAttribute\(\s*&(\w+),\s*({'|'.join(_OF_DEVICE)})\b")
+BRANCHES = ("if_statement", "switch_statement", "conditional_expression")
 LOOPS = ("for_statement", "while_statement", "do_statement", "for_range_loop")
+_LEAVES = re.compile(r"\s*(?:return\b|throw\b|(?:std::)?(?:exit|abort)\s*\()")
+_ASSERTS = re.compile(r"(?:assert|TORCH_CHECK|AT_ASSERTM?|AT_CHECK)\b")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a launch stands under: where the statement begins, which of its branches, and whether that is taken; None
+    where that is not known."""
+
+    statement: int
+    branch: str
+    truth: SymbolicValue | None
+    words: str
+    line: int
 
 
 class Globals:
@@ -106,6 +122,33 @@ def _chosen(name: str, truth: SymbolicValue, first: Known, second: Known, line: 
     return UnreadableExpression(f"`{name}` is set under a condition", line)
 
 
+def _holds(node: "Node", inner: "Node") -> bool:
+    """Whether a node is another or stands around it."""
+    return node.start_byte <= inner.start_byte and inner.end_byte <= node.end_byte
+
+
+def _leaves(case: "Node") -> bool:
+    """Whether nothing below a case of a `switch` is reached from it."""
+    return any(
+        each.type == "break_statement" or _LEAVES.match(cuda_ast.node_text(each)) for each in cuda_ast.walk(case)
+    )
+
+
+def _always_leaves(statement: "Node") -> bool:
+    """Whether the function ends in an `if` without `else`."""
+    body = cuda_ast.field(statement, "consequence")
+    inner = body.named_children[-1:] if body and body.type == "compound_statement" else [body]
+    last = inner[0] if inner else None
+    return not cuda_ast.field(statement, "alternative") and bool(last and _LEAVES.match(cuda_ast.node_text(last)))
+
+
+def _first_argument(statement: "Node") -> "Node | None":
+    """The first argument of a call that is a statement; None where it is none."""
+    call = statement.named_children[0] if statement.named_children else None
+    listed = cuda_ast.field(call, "arguments") if call else None
+    return listed.named_children[0] if listed and listed.named_children else None
+
+
 def _macro_value(node: "Node") -> "Node | None":
     """The expression that a macro stands for; None where it is none."""
     return cpp.parse_expression(sources.without_comments(cuda_ast.field_text(node, "value")))
@@ -146,9 +189,12 @@ class HostScope:
         """The loops around a launch that count from 0, by where they stand: the number's name, and how many turns."""
         self.renamed: set[str] = set()
         """Names whose numbers go by an extent's name here, or are none's."""
+        self.conditions: list[Condition] = []
+        """What decides whether a launch is reached."""
         self.is_first_pass = False
         """Whether the first pass alone of loops around a launch is read."""
         self.reader = cpp.ExpressionReader(self.look_up)
+        self.reader.least = lambda name: int(name in names.base)
         for name, extent in taken.items():
             if name in outside.known:
                 self._take(name, extent, outside.lines.get(name, 0))
@@ -168,11 +214,11 @@ class HostScope:
                 return None
             self._take(name, extent, line)
             return self.known[name]
-        extent = self.names.find_extent(member)
+        extent = "" if member in self._pointers else self.names.find_extent(member)
         if owner:
             array = self.names.find_array(owner.partition(".")[0])
-            extent = self.names.find_extent(f"{array}_{member}") if array else extent
-            extent = self.names.extent_of_array(array, extent or self.names.find_extent(member))
+            own = self.names.find_extent(f"{array}_{member}") if array else ""
+            extent = own or self.names.extent_of_array(array, extent)
         if not extent or not (owner or name in self._taken or extent not in self._claimed):
             return None
         self._take(name, extent, line)
@@ -193,15 +239,26 @@ class HostScope:
             return
         extent = self._taken.get(name) or self.names.find_extent(name, among)
         self._parameters.add(name)
+        factor = self.names.taken_number(name)
         if extent:
             self.known[name] = cpp.extent(extent)
             self._claimed.add(extent)
+        elif factor is not None:
+            self.known[name] = cpp.number(int(factor))
         elif _OF_BLOCK.fullmatch(name):
             self._suppose(name, THREADS)
         elif _OF_TILE.fullmatch(name):
             self._suppose(name, TILE)
         else:
             self.known[name] = UnreadableExpression(f"`{name}` is a parameter whose name is no extent's", line)
+
+    def template_parameter(self, name: str, default: str, line: int) -> None:
+        """A number that the template of the host's function takes."""
+        value = cpp.parse_expression(default) if default else None
+        if value is not None:
+            self._bind(name, value, line)
+        elif _OF_BLOCK.fullmatch(name) or _OF_TILE.fullmatch(name):
+            self._suppose(name, THREADS if _OF_BLOCK.fullmatch(name) else TILE)
 
     def _suppose(self, name: str, value: int, of: str = "") -> None:
         self.known[name] = cpp.number(value)
@@ -226,6 +283,7 @@ class HostScope:
                 variable, name, turns = counted
                 self.known[variable] = cpp.extent(name)
                 self.loops[statement.start_byte] = (name, turns)
+        self._enter_branch(statement, launch)
         for inner in statement.named_children:
             if inner.start_byte <= launch.start_byte < inner.end_byte:
                 if inner.type == "compound_statement":
@@ -234,6 +292,52 @@ class HostScope:
                     self._enclosing(inner, launch)
             elif inner.type == "declaration" and (self.is_first_pass or statement.type not in LOOPS):
                 self.declare(inner)
+
+    def _enter_branch(self, statement: "Node", launch: "Node") -> None:
+        """Keep the condition of the branch of a statement that a launch stands in."""
+        condition = cuda_ast.field(statement, "condition")
+        if condition is None or statement.type not in BRANCHES:
+            return
+        inside = next((each for each in statement.named_children if _holds(each, launch)), statement)
+        asked, branch, line = cuda_ast.node_text(condition), "then", cuda_ast.line(statement)
+        truth = self._truth(asked, line)
+        if statement.type == "switch_statement":
+            cases = [each for each in inside.named_children if each.type == "case_statement"]
+            place = next((number for number, each in enumerate(cases) if _holds(each, launch)), -1)
+            truth, branch = self._case_truth(asked, cases, place, line), str(place)
+        elif inside == condition:
+            return
+        elif inside == cuda_ast.field(statement, "alternative"):
+            truth, branch = truth and cpp.negation(truth), "else"
+        self.conditions.append(Condition(statement.start_byte, branch, truth, " ".join(asked.split()), line))
+
+    def _case_truth(self, asked: str, cases: "list[Node]", place: int, line: int) -> SymbolicValue | None:
+        """Whether a case of a `switch` is reached, by its own value or from those above that do not leave."""
+        if place < 0 or (place + 1 < len(cases) and not _leaves(cases[place])):
+            return None
+        first = place
+        while first and not _leaves(cases[first - 1]):
+            first -= 1
+        tests: list[str] = []
+        values = [cuda_ast.field_text(each, "value") for each in cases]
+        for value in values[first : place + 1]:
+            others = " && ".join(f"({asked}) != ({other})" for other in values if other)
+            tests.append(f"({asked}) == ({value})" if value else others or "true")
+        return self._truth(" || ".join(f"({test})" for test in tests), line)
+
+    def _truth(self, text: str, line: int) -> SymbolicValue | None:
+        """Whether a condition holds; None where that is not known."""
+        node = cpp.parse_expression(text)
+        try:
+            return self.reader.truth(node, line) if node else None
+        except UnreadableExpression:
+            return None
+
+    def _require(self, statement: "Node", truth: SymbolicValue | None) -> None:
+        """Keep what must hold behind a statement, where extents decide it."""
+        if truth and not truth.constant:
+            words = " ".join(cuda_ast.node_text(statement).split())
+            self.conditions.append(Condition(statement.start_byte, "on", truth, words, cuda_ast.line(statement)))
 
     def _counted_loop(self, loop: "Node") -> tuple[str, str, str] | None:
         """(variable, the name that it gets in facts, turns) of `for (int n = 0; n < N; n++)`; None for other loops."""
@@ -254,6 +358,11 @@ class HostScope:
         return variable, f"{variable}_index" if self.names.is_taken(variable) else variable, turns
 
     def _statement(self, statement: "Node") -> None:
+        if statement.type == "if_statement" and _always_leaves(statement):
+            truth = self._truth(cuda_ast.field_text(statement, "condition"), cuda_ast.line(statement))
+            self._require(statement, truth and cpp.negation(truth))
+        elif _ASSERTS.match(cuda_ast.node_text(statement)) and (given := _first_argument(statement)) is not None:
+            self._require(statement, self._truth(cuda_ast.node_text(given), cuda_ast.line(statement)))
         if statement.type == "declaration":
             self.declare(statement)
         elif statement.type == "if_statement" and self._branches(statement):

@@ -41,6 +41,15 @@ def sum_of_blocks(facts: dict[str, Any], output: str, value_bytes: int = 4) -> d
     return {"scratch": {_PARTIAL: f"{value_bytes} * {blocks}"}, "steps": [step, {"sum": _PARTIAL}], **rest}
 
 
+def conditional_steps(facts: dict[str, Any], when: str) -> dict[str, Any]:
+    """The facts of launches that are done where an expression is not 0, as steps."""
+    launch = {key: value for key, value in facts.items() if key in (*LAUNCH_KEYS, "loop")}
+    cleared = [{"clear": name} for name in facts.get("clear", ())]
+    steps = [*cleared, *(facts.get("steps") or [launch])]
+    rest = {key: value for key, value in facts.items() if key not in {*launch, "steps", "clear"}}
+    return {"steps": [step if when == "1" else {**step, "when": when} for step in steps], **rest}
+
+
 @dataclass(frozen=True)
 class InferredLaunch:
     """What a launch says: the header's facts, its line, and what was taken for what."""

@@ -21,6 +21,7 @@ from warpbook.kernels.launch_inference.inferred_facts import (
     yaml_line,
     yaml_lines,
 )
+from warpbook.kernels.launch_inference.launch_paths import find_paths, infer_paths
 from warpbook.kernels.launch_inference.launch_sequence import LaunchSequence
 from warpbook.kernels.launch_inference.launch_sites import (
     find_launches,
@@ -83,6 +84,14 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
         if not together:
             raise UnreadableLaunch(f"no function launches {' and '.join(several)}")
         return LaunchSequence(together[0]).infer()
+    if len(groups) == 1:
+        ((key, group),) = groups.items()
+        paths = find_paths(group)
+        if len(paths) > 1 or not paths[0].when.constant:
+            if all(path.is_whole for path in paths):
+                return infer_paths(paths)
+        else:
+            groups[key] = list(paths[0].parts)
     sequences = [group for group in groups.values() if len(group) > 1 and LaunchSequence(group).hands_on()]
     if sequences and len(groups) == 1:
         try:
@@ -100,7 +109,8 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
         single = [one for group in groups.values() for one in group]
         read = _readable([one for one in single if one.is_complete] or single)
     others = [each for each in read if each.facts != read[0].facts]
-    if others:
+    adds_up = any("sum" in step for step in read[0].facts.get("steps", ()))
+    if others and not (adds_up and len(groups) == 1):  # else passes behind the first, which add up the rest
         raise UnreadableLaunch(
             f"lines {read[0].line} and {others[0].line} launch {chosen[0].kernel} in different ways", read[0].facts
         )
@@ -169,7 +179,8 @@ def _draft(kernel: str, definition: "Node", code: str, names: HostNames) -> dict
     """The facts of a kernel's launch as far as a host tells that calls everything as the kernel does."""
     declared = cuda_ast.field(definition, "declarator")
     listed = cuda_ast.field_text(declared, "parameters") if declared else "()"
-    required = [] if "<" in kernel else template_parameters(definition, with_default=False)
+    takes = {} if "<" in kernel else template_parameters(definition)
+    required = [name for name, parameter in takes.items() if not parameter.default]
     given = ", ".join(name for name, _ in function_parameters(definition))
     root = cuda_ast.parse(f"{code}\nvoid launched_by{listed} {{ {kernel}<<<unknown, unknown>>>({given}); }}\n")
     launch = list(find_launches(root))[-1]

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -14,12 +15,13 @@ from warpbook.kernels.launch_inference import cpp_expressions as cpp
 from warpbook.kernels.launch_inference import cuda_ast
 from warpbook.kernels.launch_inference.cpp_expressions import UnreadableExpression
 from warpbook.kernels.launch_inference.extent_names import HostNames
-from warpbook.kernels.launch_inference.host_scope import LOOPS, Globals, HostScope
+from warpbook.kernels.launch_inference.host_scope import Condition, Globals, HostScope
 from warpbook.kernels.launch_inference.inferred_facts import (
     LAUNCH_KEYS,
     UNKNOWN,
     InferredLaunch,
     UnreadableLaunch,
+    conditional_steps,
     fact_value,
     sum_of_blocks,
 )
@@ -54,7 +56,6 @@ _STORES = re.compile(r"atomic|store_matrix|__st\w\w\b")
 _SET = re.compile(r"\*(\w+)=[^=]|(\w+)\[0\]=[^=]")
 _MADE_AS = re.compile(r"(\w+)=(?:torch|at)::(?:zeros|full)")
 _FACTOR = r"\w+(?=\s*\*)|(?<=\*)\w+|(?<=\* )\w+"
-_CONDITIONS = ("if_statement", "switch_statement", "else_clause", "conditional_expression", "case_statement")
 
 
 def _is_assigned(node: "Node") -> bool:
@@ -118,6 +119,9 @@ class LaunchInference:
         self._scope.is_first_pass = first_pass
         for name, declaration in self._host:
             self._scope.parameter(name, declaration, self._among)
+        for name, parameter in template_parameters(launch.function).items():
+            if not parameter.is_type:
+                self._scope.template_parameter(name, parameter.default, cuda_ast.line(launch.function))
         body = cuda_ast.field(launch.function, "body")
         if body is not None:
             self._scope.read_until(body, launch.node)
@@ -152,12 +156,19 @@ class LaunchInference:
 
     def infer(self) -> InferredLaunch:
         """The facts. Raises UnreadableLaunch with those that are known."""
+        made, when = self.infer_unconditional(), cpp.number(1)
+        for one in self.conditions:
+            when = cpp.both(when, one.truth or when)
+        return made if when.constant else replace(made, facts=conditional_steps(made.facts, when.text))
+
+    def infer_unconditional(self) -> InferredLaunch:
+        """The facts, whatever decides whether the host reaches it. Raises UnreadableLaunch with those that are known."""
         facts = self.facts(self._arrays())
         self._check_unconditional()
         limits = self.limits(facts, facts)
         flat = self.of_one_row(self.lengths) if self.untold({**facts, **limits}) else None
         if flat:
-            return flat.infer()
+            return flat.infer_unconditional()
         facts |= self._copied | ({"limits": limits} if limits else {})
         facts |= {"clear": [self.names.output]} if self._fills_output() else {}
         facts = self._with_copies(self._with_sum(facts))
@@ -173,7 +184,7 @@ class LaunchInference:
         leaves; none where they are not known."""
         one = LaunchInference(self._launch, self._kernel, self._outside, self._root, self.names, self._beside, True)
         try:
-            return one.infer().facts
+            return one.infer_unconditional().facts
         except UnreadableLaunch as unread:
             return unread.facts
 
@@ -261,7 +272,15 @@ class LaunchInference:
                 is_pointer_of = "*" in cuda_ast.node_text(target) or node.type == "assignment_expression"
                 found.setdefault(declared_name(target), []).append(value if is_pointer_of else node)
         kinds = ("binary_expression", "pointer_expression", "identifier")
-        return {name: values[0] for name, values in found.items() if len(values) == 1 and values[0].type in kinds}
+        made = {name: values[0] for name, values in found.items() if len(values) == 1 and values[0].type in kinds}
+        begins = {name: next(iter(re.findall(r"\w+", cuda_ast.node_text(value))), "") for name, value in made.items()}
+
+        def ends(name: str) -> bool:  # pointers that a loop swaps are each made of the other
+            for _ in range(len(begins) + 1):
+                name = begins.get(name, "")
+            return not name
+
+        return {name: value for name, value in made.items() if ends(name)}
 
     def offset(self, place: int) -> str:
         """What is added to a pointer, as ` + n * C`; empty where nothing is."""
@@ -498,7 +517,8 @@ class LaunchInference:
     def _element(self, kind: str) -> str:
         """The type of values by its name in the file, which may be another's alias or a template's parameter; of the
         latter that of the output."""
-        if kind in _SCALARS or kind in template_parameters(self._launch.function):
+        taken = template_parameters(self._launch.function).get(kind)
+        if kind in _SCALARS or (taken and taken.is_type):
             return C_TYPES[self.names.dtypes[self.names.output]][0]
         return without_alias(kind, cuda_ast.node_text(self._root))
 
@@ -511,21 +531,24 @@ class LaunchInference:
                 ):
                     written = cuda_ast.field_text(node, "type")
                     held = re.search(r"vector<\s*([\w ]+?)\s*>", written)
-                    return self._element(held[1] if held else written)
+                    kind = self._element(held[1] if held else written)
+                    return kind if element_type(kind) else ""
         return ""
 
     def _fraction(self, parameter: str, node: "Node") -> float | str:
         """The number of a float: one that the source gives, else of a factor that the problem has not."""
-        try:
+        factors = map(self.names.taken_number, (cuda_ast.node_text(node), parameter))
+        taken = next((factor for factor in factors if factor is not None), None)
+        given = None
+        with suppress(UnreadableExpression, ValueError):
             value = self._scope.reader.value(node)
-            if value.constant:
-                return float(expressions.fraction(value.text))
-        except (UnreadableExpression, ValueError):
-            pass
-        for name in (cuda_ast.node_text(node), parameter):
-            if (taken := self.names.taken_number(name)) is not None:
+            given = float(expressions.fraction(value.text)) if value.constant else None
+        if taken is not None:
+            if given != taken:
                 self._scope.notes[parameter] = f"{parameter} for {taken:g}"
-                return taken
+            return taken
+        if given is not None:
+            return given
         return self._fail(f"the number given for `{parameter}` is not known", cuda_ast.line(node))
 
     def _extent(self, parameter: str, node: "Node") -> str | int:
@@ -764,12 +787,12 @@ class LaunchInference:
         host's pointers."""
         name, _, given = kernel.partition("<")
         words = [word.strip() for word in given.removesuffix(">").split(",") if word.strip()]
-        for parameter in template_parameters(self._kernel)[len(words) :]:
+        for parameter in list(template_parameters(self._kernel))[len(words) :]:
             kinds = [cuda_ast.field_text(declaration, "type") for _, declaration in self.parameters]
             pointers = [self.pointers[place][0] for place in self.pointer_places if kinds[place] == parameter]
             if parameter not in kinds:  # a default stands for it, and for those behind it
                 break
-            words.append(next(filter(None, map(self._host_type, pointers)), "float"))
+            words.append(next(filter(None, map(self._host_type, pointers)), self._element(_SCALARS[0])))
         if not words:
             return kernel
         made = []
@@ -781,25 +804,32 @@ class LaunchInference:
                 value = fact_value(self._scope.reader.whole(node).text) if node and not fixed else text
             except UnreadableExpression:
                 value = text
-            if not isinstance(value, int) and value != text:
+            if value in template_parameters(self._launch.function):
+                value = self._fail(f"nothing tells the template's `{value}`", self._launch.line)
+            elif not isinstance(value, int) and value != text:
                 asked = f"the template's `{text}` is {value}, and a template is for one number: say it in `kernel`"
                 value = self._fail(asked, self._launch.line)
             made.append(str(value))
         return f"{name}<{', '.join(made)}>"
 
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """What decides whether the host reaches it. Where its kernel is asked for, a choice that no extent decides is
+        made."""
+        return tuple(one for one in self._scope.conditions if not (self.is_asked_for and self._is_choice(one)))
+
+    def _is_choice(self, condition: Condition) -> bool:
+        if condition.truth:
+            return condition.truth.constant
+        named = re.findall(r"\w+", condition.words)
+        return condition.branch == "else" or not any(map(self.names.find_extent, named))
+
     def _check_unconditional(self) -> None:
-        """Complain of a launch under a condition."""
-        node, function = self._launch.node, self._launch.function
-        while node.parent is not None and node != function:
-            parent = node.parent
-            condition = cuda_ast.field(parent, "condition")
-            if parent.type in _CONDITIONS and parent.type not in LOOPS and node != condition:
-                words = " ".join(cuda_ast.node_text(condition).split()) if condition else "else"
-                named = re.findall(r"\w+", cuda_ast.node_text(condition))
-                if not self.is_asked_for or any(map(self.names.find_extent, named)):
-                    self._fail(f"the launch stands under a condition, {words}", cuda_ast.line(parent))
-                return
-            node = parent
+        """Complain of a launch under a condition that cannot be read."""
+        for one in self.conditions:
+            if one.truth is None:
+                words = "else" if one.branch == "else" else one.words
+                self._fail(f"the launch stands under a condition, {words}", one.line)
 
     def limits(self, facts: dict[str, Any], together: dict[str, Any]) -> dict[str, Any]:
         """The header's limits: of this launch's `facts`, and those of all that compute the result `together`."""
@@ -822,7 +852,8 @@ class LaunchInference:
 
     def untold(self, facts: dict[str, Any]) -> list[str]:
         """Extents that are nowhere: the kernel's number is another's then, whatever its name is, or it has its own."""
-        return [] if self.is_square else self.names.untold(set(re.findall(r"\w+", str(facts))))
+        settled = {name for one in self._scope.conditions if one.truth for name in cpp.settled_names(one.truth)}
+        return [] if self.is_square else self.names.untold({*re.findall(r"\w+", str(facts)), *settled})
 
     def require_extents(self, facts: dict[str, Any]) -> None:
         """Raise UnreadableLaunch where an extent is nowhere."""

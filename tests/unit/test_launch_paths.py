@@ -1,0 +1,123 @@
+"""Launches under conditions: each is done in the cases in which the host reaches it."""
+
+import shutil
+
+import pytest
+
+from warpbook.kernels import variants
+from warpbook.problems import problem as problems
+
+KERNELS = """\
+__global__ void fast(const float *a, const float *b, float *c, int m, int n, int k) { c[0] = a[0] * b[0]; }
+__global__ void slow(const float *a, const float *b, float *c, int m, int n, int k) { c[0] = a[0] * b[0]; }
+template <int T> __global__ void tiled(const float *a, const float *b, float *c, int m, int n, int k) { c[0] = a[0]; }
+"""
+FAST, SLOW = (f"{name}<<<m, 32>>>(a, b, c, m, n, k);" for name in ("fast", "slow"))
+
+
+def read(
+    folder, body, of="gemm", kernels=KERNELS, head="const float *a, const float *b, float *c, int m, int n, int k"
+):
+    shutil.copy(problems.FOLDER / of / "problem.py", folder)
+    (folder / "mine.cu").write_text(f"{kernels}void solve({head}) {{\n{body}\n}}\n")
+    return variants.read("mine", folder)
+
+
+def launched(variant, **extents):
+    """The kernels that a variant launches in a case; the reason where it is unsupported."""
+    case = variant.problem.case("one", extents)
+    reason = variant.unsupported(case)
+    return [reason] if reason else [call.kernel for call in variant.header.calls(case, variant.kernel) if call.kernel]
+
+
+BRANCHES = {
+    "a faster kernel where tiles divide": (
+        f"bool fits = m % 32 == 0 && n % 32 == 0; if (fits) {{ {FAST} }} else {{ {SLOW} }}",
+        {(64, 32, 5): ["fast"], (64, 33, 5): ["slow"], (1, 1, 1): ["slow"]},
+    ),
+    "three ways": (
+        f"if (m == 1) {{ {FAST} }} else if (n > 64) {{ {SLOW} }} else {{ tiled<8><<<m, 8>>>(a, b, c, m, n, k); }}",
+        {(1, 100, 3): ["fast"], (2, 65, 3): ["slow"], (2, 64, 3): ["tiled<8>"]},
+    ),
+    "a switch over an extent": (
+        f"switch (k) {{ case 1: case 2: {FAST} break; case 3: {SLOW} return; default: tiled<4><<<m, 8>>>(a, b, c, m, n, k); }}",
+        {(5, 5, 1): ["fast"], (5, 5, 2): ["fast"], (5, 5, 3): ["slow"], (5, 5, 9): ["tiled<4>"]},
+    ),
+    "a switch over a number of its own": (
+        "int t = 16; switch (t) { case 32: tiled<32><<<m, 32>>>(a, b, c, m, n, k); break;"
+        " case 16: tiled<16><<<m, 16>>>(a, b, c, m, n, k); break; }",
+        {(5, 6, 7): ["tiled<16>"]},
+    ),
+    "a way out before": (
+        f"if (n % 4) {{ fprintf(stderr, \"no\"); return; }} {FAST}",
+        {(3, 8, 3): ["fast"], (3, 7, 3): "none of its launches is for this case"},
+    ),
+    "an assertion before": (f"assert(k % 8 == 0); {FAST}", {(3, 3, 8): ["fast"], (3, 3, 9): "none of its launches is for this case"}),
+    "what always holds": (f"if (m <= 0 || n < 1) return; if (k > 0) {{ {FAST} }}", {(1, 1, 1): ["fast"]}),
+    "a choice by a factor": (
+        f"const float alpha = 1.0f; if (fabs(alpha - 1.0f) < 1e-6f) {{ {FAST} }} else {{ {SLOW} }}", {(9, 8, 7): ["fast"]},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BRANCHES)
+def test_the_launches_of_a_case_are_those_that_the_host_reaches(name, tmp_path):
+    body, cases = BRANCHES[name]
+    variant = read(tmp_path, body)
+    assert not variant.read_error
+    for extents, expected in cases.items():
+        kernels = launched(variant, **dict(zip("mnk", extents, strict=True)))
+        assert kernels == expected or expected in kernels[0], extents
+
+
+def test_what_always_holds_is_no_condition(tmp_path):
+    assert read(tmp_path, BRANCHES["what always holds"][0]).header.steps == []
+
+
+def test_matrices_that_fit_each_other_are_in_every_case(tmp_path):
+    head = "const Matrix &A, const Matrix &B, Matrix &C"
+    body = (
+        "if (A.cols() != B.rows()) throw 1; TORCH_CHECK(A.size(1) == B.size(0)); int m = A.rows(), k = A.cols(), n = B.cols();\n"
+        "fast<<<m, 32>>>(A.data(), B.data(), C.data(), m, n, k);"
+    )
+    assert read(tmp_path, body, head=head).header.arguments == ["a", "b", "c", "m", "n", "k"]
+
+
+def test_a_condition_that_cannot_be_read_is_asked_about(tmp_path):
+    variant = read(tmp_path, f"if (ready(a)) {{ {FAST} }} else {{ {SLOW} }}")
+    assert "say which: `kernel: fast` or `kernel: slow`" in variant.read_error
+
+
+def test_a_branch_for_one_value_of_an_extent_tells_the_kernel_that_value(tmp_path):
+    kernels = (
+        "__global__ void one(const float *x, const float *w, float *y, int N, int M, int H, int W, int K) { y[0] = x[0]; }\n"
+        "__global__ void more(const float *x, const float *w, float *y, int N, int M, int C, int H, int W, int K) { y[0] = x[0]; }\n"
+    )
+    body = "if (C == 1) one<<<N, 32>>>(x, w, y, N, M, H, W, K); else more<<<N, 32>>>(x, w, y, N, M, C, H, W, K);"
+    head = "const float *x, const float *w, float *y, int N, int M, int C, int H, int W, int K"
+    variant = read(tmp_path, body, "conv", kernels, head)
+    assert not variant.read_error
+    assert [step.kernel for step in variant.header.steps] == ["one", "more"]
+    loose = read(tmp_path, body.replace("C == 1", "C < 4"), "conv", kernels, head)
+    assert "nothing tells the kernel C" in loose.read_error
+
+
+def test_pointers_that_a_loop_swaps_are_each_memory_of_its_own(tmp_path):
+    kernels = (
+        "template <typename T, int B> __global__ void add(const T *in, T *out, int n) { out[blockIdx.x] = in[0]; }\n"
+    )
+    body = (
+        "float *p, *q; int blocks = (n + 255) / 256; add<T, B><<<blocks, B>>>(x, p, n);\n"
+        "while (blocks > 1) { float *t = p; p = q; q = t; blocks = (blocks + 255) / 256; add<T, B><<<blocks, B>>>(q, p, n); }"
+    )
+    shutil.copy(problems.FOLDER / "reduce" / "problem.py", tmp_path)
+    host = f"template <typename T, int B> void solve(const T *x, int n) {{\n{body}\n}}\n"
+    (tmp_path / "mine.cu").write_text(kernels + host)
+    reason = variants.read("mine", tmp_path).read_error
+    assert reason and "add<float, B>" not in reason and "add<float, float>" not in reason
+
+
+def test_a_factor_is_1_whatever_the_benchmark_gives(tmp_path):
+    kernel = "__global__ void scaled(const float *a, const float *b, float *c, int m, int n, int k, float alpha) { c[0] = a[0]; }\n"
+    variant = read(tmp_path, "float alpha = 1.1f; scaled<<<m, 32>>>(a, b, c, m, n, k, alpha);", kernels=kernel)
+    assert variant.header.arguments[-1] == 1.0

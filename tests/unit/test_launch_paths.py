@@ -117,6 +117,51 @@ def test_pointers_that_a_loop_swaps_are_each_memory_of_its_own(tmp_path):
     assert reason and "add<float, B>" not in reason and "add<float, float>" not in reason
 
 
+PARTIAL = """\
+template <int B> __global__ void part(const float *in, float *out) { out[0] = in[blockIdx.x]; }
+__global__ void rest(const float *in, float *out, int n) { atomicAdd(out, in[0]); }
+template <int B = 64, typename Kernel> static void run(const float *in, float *out, int N, Kernel kernel) {
+    cudaMemset(out, 0, sizeof(float));
+    int whole = N / B, tail = N % B;
+    if (whole == 0) { rest<<<1, B>>>(in, out, N); return; }
+    float *held; cudaMalloc(&held, whole * sizeof(float));
+    kernel<<<whole, B>>>(in, held);
+    rest<<<1, B>>>(held, out, whole);
+    if (tail > 0) { const float *end = in + (size_t)whole * B; rest<<<1, B>>>(end, out, tail); }
+}
+void solve(const float *input, float *output, int N) { run(input, output, N, part<64>); }
+"""
+
+
+@pytest.mark.parametrize("answer", ["", "kernel: [part, rest]\n"])
+def test_launches_in_a_row_are_those_of_the_way_through_their_function(answer, tmp_path):
+    shutil.copy(problems.FOLDER / "reduce" / "problem.py", tmp_path)
+    (tmp_path / "mine.cu").write_text(PARTIAL)
+    (tmp_path / "mine.yaml").write_text(answer)
+    variant = variants.read("mine", tmp_path)
+    assert not variant.read_error
+    expected = {63: ["rest"], 128: ["part<64>", "rest"], 130: ["part<64>", "rest", "rest"]}
+    assert {n: launched(variant, n=n) for n in expected} == expected
+
+
+def test_a_choice_by_an_enumeration_is_made_where_its_kernel_is_named(tmp_path):
+    kinds = "enum KIND { FIRST, SECOND };\n"
+    body = f"if (n == FIRST) {{ {FAST} }} else if (n == SECOND) {{ {SLOW} }}"
+    (tmp_path / "mine.yaml").write_text("kernel: fast\n")
+    head = "const float *a, const float *b, float *c, KIND n"
+    variant = read(
+        tmp_path, "int m = 8, k = 8;" + body.replace("m, n, k)", "m, 8, k)"), kernels=kinds + KERNELS, head=head
+    )
+    assert variant.header.kernel == "fast"
+
+
+def test_a_block_of_the_next_power_of_two_threads_is_read(tmp_path):
+    kernels = "__global__ void rows(const float *x, float *y, int n) { y[0] = x[0]; }\nint next_pow2(int v) { v--; v |= v >> 1; return v + 1; }\n"
+    body = "int threads = std::min(1024, next_pow2(columns)); rows<<<1, threads>>>(x, y, columns);"
+    variant = read(tmp_path, body, "softmax", kernels, "const float *x, float *y, int columns")
+    assert variant.header.threads == ["min(1024, next_power_of_2(columns))"]
+
+
 def test_a_factor_is_1_whatever_the_benchmark_gives(tmp_path):
     kernel = "__global__ void scaled(const float *a, const float *b, float *c, int m, int n, int k, float alpha) { c[0] = a[0]; }\n"
     variant = read(tmp_path, "float alpha = 1.1f; scaled<<<m, 32>>>(a, b, c, m, n, k, alpha);", kernels=kernel)

@@ -31,6 +31,8 @@ _ROUNDS_UP = re.compile(
     r"i?(?:c|ceil|up|round_?up)_?div\w*|ceil|div(?:ide)?_?(?:round_?)?(?:up|ceil)|ceiling_?div\w*", re.IGNORECASE
 )
 """Names of a division that rounds up, where a header that is not here defines it."""
+_POWER_OF_2 = re.compile(r"(?:next|ceil|round_?up|to|upper)_?(?:pow(?:er)?_?(?:of_?)?(?:2|two))\w*", re.IGNORECASE)
+"""Names of a function for the least power of 2 that is not below a number, which no single expression of C++ is."""
 _NUMBER = re.compile(r"(0[xX][\da-fA-F]+|\d+)[uUlL]*")
 _OPERATORS: dict[str, type[ast.operator]] = {
     "+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.FloorDiv, "%": ast.Mod,
@@ -65,7 +67,7 @@ class SymbolicValue:
     def constant(self) -> bool:
         """Whether no extent decides it."""
         return not any(
-            isinstance(node, ast.Name) and node.id not in ("ceil", "min", "max") for node in ast.walk(self.tree)
+            isinstance(node, ast.Name) and node.id not in expressions.FUNCTIONS for node in ast.walk(self.tree)
         )
 
     def as_integer(self) -> "SymbolicValue":
@@ -302,6 +304,8 @@ class ExpressionReader:
             value = self.value(arguments[0], line)
             tree = value.as_integer().tree if value.whole or base.startswith("floor") else _call("ceil", value)
             return SymbolicValue(tree, integer=False)
+        if known is None and _POWER_OF_2.fullmatch(base.rpartition("::")[2]) and len(arguments) == 1:
+            return SymbolicValue(_call("next_power_of_2", self.value(arguments[0], line).as_integer()))
         if base in ("abs", "fabs", "fabsf") and len(arguments) == 1:
             value = self.value(arguments[0], line)
             negative = SymbolicValue(ast.UnaryOp(ast.USub(), value.tree))

@@ -72,8 +72,11 @@ class Globals:
     def __init__(self, root: "Node", names: HostNames):
         self.known: dict[str, Known] = {}
         self.lines: dict[str, int] = {}
+        self._enumerations: set[str] = set()
         for node in cuda_ast.walk(root):
             match node.type:
+                case "enum_specifier":
+                    self._enumerations.add(cuda_ast.field_text(node, "name"))
                 case "preproc_def":
                     self._keep(node, _macro_value(node), ())
                 case "preproc_function_def":
@@ -90,6 +93,10 @@ class Globals:
                 scope.enumerate(node)
         self.known |= scope.known
         self.lines |= scope.lines
+
+    def is_enumeration(self, declaration: "Node") -> bool:
+        """Whether what a declaration declares is one of the file's enumerations."""
+        return cuda_ast.field_text(declaration, "type").removeprefix("enum ") in self._enumerations
 
     def _keep(self, node: "Node", body: "Node | None", parameters: tuple[str, ...]) -> None:
         if body is not None:

@@ -26,6 +26,11 @@ class LaunchPath:
     parts: tuple[LaunchInference, ...]
 
     @property
+    def is_single(self) -> bool:
+        """Whether it is one launch in every case."""
+        return len(self.parts) == 1 and self.when.constant
+
+    @property
     def is_whole(self) -> bool:
         """Whether it computes the result."""
         if len(self.parts) == 1:
@@ -34,6 +39,8 @@ class LaunchPath:
 
     def facts(self) -> dict[str, Any]:
         """Its launches' facts. Raises UnreadableLaunch."""
+        for part in self.parts:
+            part.is_of_path = True
         if len(self.parts) == 1:
             return self.parts[0].infer_unconditional().facts
         return LaunchSequence(list(self.parts)).infer().facts
@@ -82,6 +89,11 @@ def _split(
 
 def infer_paths(paths: Sequence[LaunchPath]) -> InferredLaunch:
     """The facts of all ways through a function, as steps that are done in the cases of each. Raises UnreadableLaunch."""
+    parts = list(dict.fromkeys(part for path in paths for part in path.parts))
+    if len(parts) == 1:
+        return parts[0].infer()
+    if len(paths) == 1 and paths[0].when.constant:
+        return LaunchSequence(parts).infer()
     steps: list[dict[str, Any]] = []
     rest: dict[str, Any] = {}
     for path in paths:
@@ -91,6 +103,5 @@ def infer_paths(paths: Sequence[LaunchPath]) -> InferredLaunch:
         if rest and facts != {key: value for key, value in rest.items() if key != "scratch"}:
             raise UnreadableLaunch("its launches are for other limits in each branch")
         rest = facts | ({"scratch": scratch} if scratch else {})
-    parts = list(dict.fromkeys(part for path in paths for part in path.parts))
     notes = {name: words for part in parts for name, words in part.notes().items()}
     return InferredLaunch({"steps": steps, **rest}, min(part.line for part in parts), tuple(notes.values()))

@@ -22,7 +22,6 @@ from warpbook.kernels.launch_inference.inferred_facts import (
     yaml_lines,
 )
 from warpbook.kernels.launch_inference.launch_paths import find_paths, infer_paths
-from warpbook.kernels.launch_inference.launch_sequence import LaunchSequence
 from warpbook.kernels.launch_inference.launch_sites import (
     find_launches,
     function_parameters,
@@ -83,28 +82,25 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
         ]
         if not together:
             raise UnreadableLaunch(f"no function launches {' and '.join(several)}")
-        return LaunchSequence(together[0]).infer()
-    if len(groups) == 1:
-        ((key, group),) = groups.items()
-        paths = find_paths(group)
-        if len(paths) > 1 or not paths[0].when.constant:
-            if all(path.is_whole for path in paths):
-                return infer_paths(paths)
-        else:
-            groups[key] = list(paths[0].parts)
-    sequences = [group for group in groups.values() if len(group) > 1 and LaunchSequence(group).hands_on()]
-    if sequences and len(groups) == 1:
+        return infer_paths(find_paths(together[0]))
+    paths = {key: find_paths(group) for key, group in groups.items()}
+    for key, (first, *others) in paths.items():
+        if not others:
+            groups[key] = list(first.parts)
+    whole = [each for each in paths.values() if all(path.is_whole and not path.is_single for path in each)]
+    if whole and len(groups) == 1:
         try:
-            return LaunchSequence(sequences[0]).infer()
+            return infer_paths(whole[0])
         except UnreadableLaunch:
-            if len(sequences[0]) <= _IN_A_ROW_MAX or not any(one.has_all_arrays for one in sequences[0]):
+            ((_, group),) = groups.items()
+            if len(group) <= _IN_A_ROW_MAX or not any(one.has_all_arrays for one in group):
                 raise
     if not groups:
         raise UnreadableLaunch(f"{' and '.join(several)} is launched nowhere; launched are {', '.join(named)}")
     if len({one.kernel for group in groups.values() for one in group}) > 1:
         raise UnreadableLaunch(_which(list(groups.values())))
-    if sequences:
-        read = [LaunchSequence(group).infer() for group in groups.values()]
+    if whole:
+        read = [infer_paths(each) for each in paths.values()]
     else:
         single = [one for group in groups.values() for one in group]
         read = _readable([one for one in single if one.is_complete] or single)

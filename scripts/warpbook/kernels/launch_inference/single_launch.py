@@ -101,6 +101,8 @@ class LaunchInference:
         self.is_square = False
         self.is_asked_for = False
         """Whether somebody named the kernel: a choice that the host makes, not by an extent, is made."""
+        self.is_of_path = False
+        """Whether the facts that it is read for tell in which cases it is done."""
         self.fixed: dict[str, dict[str, int]] = {}
         """Extents that nothing tells the kernel, and that are the same in every case of it."""
         self.pointers = [self._pointer(node) for node in launch.arguments]
@@ -156,6 +158,7 @@ class LaunchInference:
 
     def infer(self) -> InferredLaunch:
         """The facts. Raises UnreadableLaunch with those that are known."""
+        self.is_of_path = True
         made, when = self.infer_unconditional(), cpp.number(1)
         for one in self.conditions:
             when = cpp.both(when, one.truth or when)
@@ -821,13 +824,14 @@ class LaunchInference:
     def _is_choice(self, condition: Condition) -> bool:
         if condition.truth:
             return condition.truth.constant
-        named = re.findall(r"\w+", condition.words)
+        choices = {name for name, declared in self._host if self._outside.is_enumeration(declared)}
+        named = set(re.findall(r"\w+", condition.words)) - choices
         return condition.branch == "else" or not any(map(self.names.find_extent, named))
 
     def _check_unconditional(self) -> None:
-        """Complain of a launch under a condition that cannot be read."""
+        """Complain of a launch under a condition that cannot be read, or that no path through its function is told."""
         for one in self.conditions:
-            if one.truth is None:
+            if one.truth is None or not (self.is_of_path or one.truth.constant):
                 words = "else" if one.branch == "else" else one.words
                 self._fail(f"the launch stands under a condition, {words}", one.line)
 

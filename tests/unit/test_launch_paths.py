@@ -50,9 +50,12 @@ BRANCHES = {
     ),
     "a way out before": (
         f"if (n % 4) {{ fprintf(stderr, \"no\"); return; }} {FAST}",
-        {(3, 8, 3): ["fast"], (3, 7, 3): "none of its launches is for this case"},
+        {(3, 8, 3): ["fast"], (3, 7, 3): "n = 7 must be a multiple of 4"},
     ),
-    "an assertion before": (f"assert(k % 8 == 0); {FAST}", {(3, 3, 8): ["fast"], (3, 3, 9): "none of its launches is for this case"}),
+    "an assertion before": (f"assert(k % 8 == 0); {FAST}", {(3, 3, 8): ["fast"], (3, 3, 9): "k = 9 must be"}),
+    "a way out before that is of two extents": (
+        f"if (m > n) exit(1); {FAST}", {(3, 3, 8): ["fast"], (4, 3, 9): "none of its launches is for this case"},
+    ),
     "what always holds": (f"if (m <= 0 || n < 1) return; if (k > 0) {{ {FAST} }}", {(1, 1, 1): ["fast"]}),
     "a choice by a factor": (
         f"const float alpha = 1.0f; if (fabs(alpha - 1.0f) < 1e-6f) {{ {FAST} }} else {{ {SLOW} }}", {(9, 8, 7): ["fast"]},
@@ -72,6 +75,52 @@ def test_the_launches_of_a_case_are_those_that_the_host_reaches(name, tmp_path):
 
 def test_what_always_holds_is_no_condition(tmp_path):
     assert read(tmp_path, BRANCHES["what always holds"][0]).header.steps == []
+
+
+@pytest.mark.parametrize(
+    ("before", "limits"),
+    [
+        ("assert(m % 8 == 0 && n % 4 == 0);", {"m": {"multiple_of": 8}, "n": {"multiple_of": 4}}),
+        ("if (m > 64 || n < 3 || k != 5) return;", {"m": {"at_most": 64}, "n": {"at_least": 3}, "k": {"is": 5}}),
+        ("if (m >= 64 || m <= 3 || m % 2) return;", {"m": {"at_most": 63, "at_least": 4, "multiple_of": 2}}),
+        ("if (m > 64 || m > 32) return;", {}),
+        ("if (m > n) return;", {}),
+    ],
+)
+def test_conditions_of_single_extents_are_limits(before, limits, tmp_path):
+    header = read(tmp_path, f"{before} {FAST}").header
+    assert header.limits.model_dump(exclude_unset=True, by_alias=True) == limits
+    assert bool(header.steps) == (not limits)
+
+
+def test_what_a_kernel_asserts_of_its_numbers_limits_it(tmp_path):
+    kernel = (
+        "__global__ void four(const float *a, const float *b, float *c, int rows, int n, int k) {\n"
+        "  assert(rows % 4 == 0);\n  assert(threadIdx.x < 99);\n  c[0] = a[0];\n}\n"
+    )
+    variant = read(tmp_path, "four<<<m, 32>>>(a, b, c, m, n, k);", kernels=kernel)
+    assert variant.header.limits.model_dump(exclude_unset=True, by_alias=True) == {"m": {"multiple_of": 4}}
+
+
+CONSTANT = """\
+__constant__ float held[2400], other[10];
+__global__ void conv(const float *x, const float *w, float *y, int N, int M, int C, int H, int W, int K) {
+    y[0] = x[0] * held[1]BESIDE;
+}
+void solve(const float *x, const float *w, float *y, int N, int M, int C, int H, int W, int K) {
+    cudaMemcpyToSymbol(held, w, M * C * K * K * sizeof(float));
+    conv<<<N, 32>>>(x, w, y, N, M, C, H, W, K);
+}
+"""
+
+
+def test_weights_that_a_kernel_reads_in_constant_memory_are_copied_there_or_it_is_refused(tmp_path):
+    shutil.copy(problems.FOLDER / "conv" / "problem.py", tmp_path)
+    (tmp_path / "mine.cu").write_text(CONSTANT.replace("BESIDE", ""))
+    header = variants.read("mine", tmp_path).header
+    assert (header.constant_memory, header.arguments[1]) == ("held", "null")
+    (tmp_path / "mine.cu").write_text(CONSTANT.replace("BESIDE", " + w[2]"))
+    assert "`held` in constant memory, which only the host fills" in variants.read("mine", tmp_path).read_error
 
 
 def test_matrices_that_fit_each_other_are_in_every_case(tmp_path):

@@ -388,6 +388,42 @@ def _bounds(tree: ast.AST, least: Callable[[str], int]) -> tuple[float, float]:
     return -math.inf, math.inf
 
 
+_AS_LIMIT: dict[str, Callable[[int], tuple[str, int]]] = {
+    r"1 - min\((?P<name>\w+) % (?P<number>\d+), 1\)": lambda number: ("multiple_of", number),
+    r"1 - min\(max\((?P<name>\w+) - (?P<number>\d+), -\((?P=name) - (?P=number)\)\), 1\)": lambda number: (
+        "is",
+        number,
+    ),
+    r"1 - min\(max\((?P<name>\w+) - (?P<number>\d+), 0\), 1\)": lambda number: ("at_most", number),
+    r"min\(max\((?P<number>\d+) - (?P<name>\w+), 0\), 1\)": lambda number: ("at_most", number - 1),
+    r"1 - min\(max\((?P<number>\d+) - (?P<name>\w+), 0\), 1\)": lambda number: ("at_least", number),
+    r"min\(max\((?P<name>\w+) - (?P<number>\d+), 0\), 1\)": lambda number: ("at_least", number + 1),
+}
+"""What a truth says of one extent, as a limit."""
+
+
+def limits_of(truth: SymbolicValue) -> dict[str, dict[str, int]] | None:
+    """The limits of single extents that say the same as a truth; None where it says more."""
+    match truth.tree:
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            parts = [replace(truth, tree=left), replace(truth, tree=right)]
+        case ast.BinOp(left=ast.Constant(value=1), right=ast.Call(func=ast.Name(id="max"), args=[first, second])):
+            parts = [negation(replace(truth, tree=each)) for each in (first, second)]
+        case _:
+            parts = []
+    if not parts:
+        found = ((re.fullmatch(pattern, truth.text), key) for pattern, key in _AS_LIMIT.items())
+        limits = [{match["name"]: dict([key(int(match["number"]))])} for match, key in found if match]
+        return limits[0] if limits else None
+    made: dict[str, dict[str, int]] = {}
+    for one in map(limits_of, parts):
+        for name, limit in (one or {"": {}}).items():
+            if not limit or made.get(name, {}).keys() & limit.keys():
+                return None
+            made[name] = made.get(name, {}) | limit
+    return made
+
+
 _TRIED = 1024
 
 

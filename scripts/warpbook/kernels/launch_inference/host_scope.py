@@ -51,7 +51,7 @@ _ATTRIBUTE = re.compile(rf"cudaDeviceGetAttribute\(\s*&(\w+),\s*({'|'.join(_OF_D
 BRANCHES = ("if_statement", "switch_statement", "conditional_expression")
 LOOPS = ("for_statement", "while_statement", "do_statement", "for_range_loop")
 _LEAVES = re.compile(r"\s*(?:return\b|throw\b|(?:std::)?(?:exit|abort)\s*\()")
-_ASSERTS = re.compile(r"(?:assert|TORCH_CHECK|AT_ASSERTM?|AT_CHECK)\b")
+ASSERTS = re.compile(r"(?:assert|TORCH_CHECK|AT_ASSERTM?|AT_CHECK)\b")
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def _always_leaves(statement: "Node") -> bool:
     return not cuda_ast.field(statement, "alternative") and bool(last and _LEAVES.match(cuda_ast.node_text(last)))
 
 
-def _first_argument(statement: "Node") -> "Node | None":
+def first_argument(statement: "Node") -> "Node | None":
     """The first argument of a call that is a statement; None where it is none."""
     call = statement.named_children[0] if statement.named_children else None
     listed = cuda_ast.field(call, "arguments") if call else None
@@ -368,7 +368,7 @@ class HostScope:
         if statement.type == "if_statement" and _always_leaves(statement):
             truth = self._truth(cuda_ast.field_text(statement, "condition"), cuda_ast.line(statement))
             self._require(statement, truth and cpp.negation(truth))
-        elif _ASSERTS.match(cuda_ast.node_text(statement)) and (given := _first_argument(statement)) is not None:
+        elif ASSERTS.match(cuda_ast.node_text(statement)) and (given := first_argument(statement)) is not None:
             self._require(statement, self._truth(cuda_ast.node_text(given), cuda_ast.line(statement)))
         if statement.type == "declaration":
             self.declare(statement)

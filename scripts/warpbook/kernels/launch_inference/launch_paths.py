@@ -11,7 +11,12 @@ from warpbook.common import expressions
 from warpbook.kernels.launch_inference import cpp_expressions as cpp
 from warpbook.kernels.launch_inference.cpp_expressions import SymbolicValue
 from warpbook.kernels.launch_inference.host_scope import Condition
-from warpbook.kernels.launch_inference.inferred_facts import InferredLaunch, UnreadableLaunch, conditional_steps
+from warpbook.kernels.launch_inference.inferred_facts import (
+    InferredLaunch,
+    UnreadableLaunch,
+    conditional_steps,
+    with_limits,
+)
 from warpbook.kernels.launch_inference.launch_sequence import LaunchSequence
 from warpbook.kernels.launch_inference.single_launch import LaunchInference
 
@@ -39,11 +44,14 @@ class LaunchPath:
 
     def facts(self) -> dict[str, Any]:
         """Its launches' facts. Raises UnreadableLaunch."""
+        parts = self.prepared()
+        return (parts[0].infer_unconditional() if len(parts) == 1 else LaunchSequence(parts).infer()).facts
+
+    def prepared(self) -> list[LaunchInference]:
+        """Its launches, whose conditions the path tells."""
         for part in self.parts:
             part.is_of_path = True
-        if len(self.parts) == 1:
-            return self.parts[0].infer_unconditional().facts
-        return LaunchSequence(list(self.parts)).infer().facts
+        return list(self.parts)
 
 
 def find_paths(parts: Sequence[LaunchInference]) -> list[LaunchPath]:
@@ -92,8 +100,9 @@ def infer_paths(paths: Sequence[LaunchPath]) -> InferredLaunch:
     parts = list(dict.fromkeys(part for path in paths for part in path.parts))
     if len(parts) == 1:
         return parts[0].infer()
-    if len(paths) == 1 and paths[0].when.constant:
-        return LaunchSequence(parts).infer()
+    limits = parts[0].limits_of_condition(paths[0].when) if len(paths) == 1 else None
+    if limits is not None:
+        return with_limits(LaunchSequence(list(paths[0].prepared())).infer(), limits)
     steps: list[dict[str, Any]] = []
     rest: dict[str, Any] = {}
     for path in paths:

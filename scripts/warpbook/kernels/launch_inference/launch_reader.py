@@ -84,9 +84,7 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
             raise UnreadableLaunch(f"no function launches {' and '.join(several)}")
         return infer_paths(find_paths(together[0]))
     paths = {key: find_paths(group) for key, group in groups.items()}
-    for key, (first, *others) in paths.items():
-        if not others:
-            groups[key] = list(first.parts)
+    groups |= {key: list(first.parts) for key, (first, *further) in paths.items() if not further}
     whole = [each for each in paths.values() if all(path.is_whole and not path.is_single for path in each)]
     if whole and len(groups) == 1:
         try:

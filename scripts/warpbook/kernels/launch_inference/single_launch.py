@@ -13,9 +13,9 @@ from warpbook.common import expressions, units
 from warpbook.kernels import launches
 from warpbook.kernels.launch_inference import cpp_expressions as cpp
 from warpbook.kernels.launch_inference import cuda_ast
-from warpbook.kernels.launch_inference.cpp_expressions import UnreadableExpression
+from warpbook.kernels.launch_inference.cpp_expressions import Known, SymbolicValue, UnreadableExpression
 from warpbook.kernels.launch_inference.extent_names import HostNames
-from warpbook.kernels.launch_inference.host_scope import Condition, Globals, HostScope
+from warpbook.kernels.launch_inference.host_scope import ASSERTS, Condition, Globals, HostScope, first_argument
 from warpbook.kernels.launch_inference.inferred_facts import (
     LAUNCH_KEYS,
     UNKNOWN,
@@ -24,6 +24,7 @@ from warpbook.kernels.launch_inference.inferred_facts import (
     conditional_steps,
     fact_value,
     sum_of_blocks,
+    with_limits,
 )
 from warpbook.kernels.launch_inference.launch_sites import (
     LaunchSite,
@@ -149,7 +150,7 @@ class LaunchInference:
     @cached_property
     def _held(self) -> set[str]:
         """The array that the kernel may find in constant memory."""
-        return {self.names.arrays[1]} if "cudaMemcpyToSymbol" in cuda_ast.node_text(self._root) else set()
+        return {self.names.arrays[1]} if self._symbols else set()
 
     @property
     def has_all_arrays(self) -> bool:
@@ -162,7 +163,17 @@ class LaunchInference:
         made, when = self.infer_unconditional(), cpp.number(1)
         for one in self.conditions:
             when = cpp.both(when, one.truth or when)
-        return made if when.constant else replace(made, facts=conditional_steps(made.facts, when.text))
+        limits = self.limits_of_condition(when, made.facts.get("limits", {}))
+        if limits is None:
+            return replace(made, facts=conditional_steps(made.facts, when.text))
+        return with_limits(made, limits)
+
+    def limits_of_condition(
+        self, when: SymbolicValue, beside: Mapping[str, Any] = MappingProxyType({})
+    ) -> dict[str, dict[str, int]] | None:
+        """A condition as limits of extents that have none; None where it is none of these."""
+        limits = {} if when.text == "1" else cpp.limits_of(when)
+        return limits if limits is not None and limits.keys() <= set(self.names.base) - beside.keys() else None
 
     def infer_unconditional(self) -> InferredLaunch:
         """The facts, whatever decides whether the host reaches it. Raises UnreadableLaunch with those that are known."""
@@ -594,7 +605,15 @@ class LaunchInference:
                 self._fail(f"two pointers are {names[place]} by their names", line)
             elif names[place] == output and const[place]:
                 self._fail(f"`{name}` is {output} by its name, and const", cuda_ast.line(declaration))
-        if missing == [self.names.arrays[1]] and not unnamed:
+        weights = self.names.arrays[1]
+        unused = [place for place in places if names[place] == weights and not self._uses(place)]
+        reads = [name for name in self._symbols if self._names_in_code(name)]
+        if reads and unused:
+            names = {place: name for place, name in names.items() if place not in unused}
+            absent += unused
+        elif reads and weights in names.values():
+            self._fail(f"the kernel reads `{reads[0]}` in constant memory, which only the host fills", line)
+        if (missing == [weights] and not unnamed) or (reads and unused):
             self._constant_memory()
         elif missing and not unnamed:
             self._fail(f"no pointer is {' or '.join(missing)}", line)
@@ -697,16 +716,24 @@ class LaunchInference:
         self._fail(f"`{name}` points to {written}, and {array or 'an array'} holds numbers", cuda_ast.line(declaration))
         return False
 
-    def _constant_memory(self) -> None:
-        """The variable that w is copied to, where the kernel gets no such pointer, and how many weights it holds."""
-        copies = [
-            (cuda_ast.node_text(listed.named_children[0]).lstrip("&"), cuda_ast.line(node))
-            for node in cuda_ast.walk(self._root)
+    @cached_property
+    def _symbols(self) -> dict[str, int]:
+        """The variables in constant memory that the host copies to, and the line of each copy."""
+        return {
+            cuda_ast.node_text(listed.named_children[0]).lstrip("&"): cuda_ast.line(node)
+            for node in reversed(list(cuda_ast.walk(self._root)))
             if cuda_ast.field_text(node, "function") == "cudaMemcpyToSymbol"
             and (listed := cuda_ast.field(node, "arguments"))
             and len(listed.named_children) in (3, 5)
-        ]
-        names = {name for name, _ in copies}
+        }
+
+    def _names_in_code(self, name: str) -> bool:
+        """Whether the kernel's body names a variable."""
+        return bool(re.search(rf"\b{re.escape(name)}\b", cuda_ast.field_text(self._kernel, "body")))
+
+    def _constant_memory(self) -> None:
+        """The variable that w is copied to, where the kernel gets no such pointer, and how many weights it holds."""
+        names = set(self._symbols)
         array = next((node for node in cuda_ast.walk(self._root) if constant_array(node) in names), None)
         if len(names) != 1 or array is None:
             words = "no pointer is w, and none is copied to one array in constant memory"
@@ -715,7 +742,7 @@ class LaunchInference:
         nodes = (cuda_ast.field(node, "size") for node in cuda_ast.walk(array) if node.type == "array_declarator")
         sizes = [self._number(size) if size else UNKNOWN for size in nodes]
         held = math.prod(size if isinstance(size, int) else 0 for size in sizes)
-        name, line = copies[0]
+        ((name, line),) = self._symbols.items()
         self._copied = {"constant_memory": "::".join([*namespaces(array), name]), "limits": {"weights": held}}
         if not held:
             self._fail(f"how many weights {name} holds is not known", cuda_ast.line(array))
@@ -819,7 +846,33 @@ class LaunchInference:
     def conditions(self) -> tuple[Condition, ...]:
         """What decides whether the host reaches it. Where its kernel is asked for, a choice that no extent decides is
         made."""
-        return tuple(one for one in self._scope.conditions if not (self.is_asked_for and self._is_choice(one)))
+        conditions = [*self._scope.conditions, *self._asserted]
+        return tuple(one for one in conditions if not (self.is_asked_for and self._is_choice(one)))
+
+    @cached_property
+    def _asserted(self) -> list[Condition]:
+        """What the kernel asserts of numbers that it gets, first of all."""
+        pairs = zip(self.parameters, self._launch.arguments, strict=False)
+        given = {name: node for (name, declared), node in pairs if not is_pointer(declared)}
+
+        def look_up(name: str, line: int) -> Known | None:
+            return self._scope.reader.whole(given[name]) if name in given else self._outside.known.get(name)
+
+        reader = cpp.ExpressionReader(look_up)
+        reader.least = self._scope.reader.least
+        body = cuda_ast.field(self._kernel, "body")
+        found = []
+        for statement in body.named_children if body else ():
+            asserted = first_argument(statement) if ASSERTS.match(cuda_ast.node_text(statement)) else None
+            with suppress(UnreadableExpression):
+                truth = reader.truth(asserted) if asserted is not None else cpp.number(1)
+                if asserted is not None and not truth.constant:
+                    found.append(
+                        Condition(
+                            statement.start_byte, "on", truth, cuda_ast.node_text(asserted), cuda_ast.line(statement)
+                        )
+                    )
+        return found
 
     def _is_choice(self, condition: Condition) -> bool:
         if condition.truth:

@@ -123,6 +123,16 @@ def test_weights_that_a_kernel_reads_in_constant_memory_are_copied_there_or_it_i
     assert "`held` in constant memory, which only the host fills" in variants.read("mine", tmp_path).read_error
 
 
+def test_yaml_to_complete_limits_nothing_that_an_unknown_argument_may_tell(tmp_path):
+    shutil.copy(problems.FOLDER / "conv" / "problem.py", tmp_path)
+    (tmp_path / "mine.cu").write_text(
+        "__global__ void conv(float *a, float *b, float *c, int ha, int wa, int hc, int wc, int input_channels, int output_channels) {\n"
+        "  b[threadIdx.x] = a[0] * c[0];\n}\n"
+    )
+    instead = variants.read("mine", tmp_path).read_error.partition(":\n")[2]
+    assert instead == ("kernel: conv\narguments: [?, y, ?, ?, ?, ?, ?, C, M]\nthreads: [?]\ngrid: [?]")
+
+
 def test_matrices_that_fit_each_other_are_in_every_case(tmp_path):
     head = "const Matrix &A, const Matrix &B, Matrix &C"
     body = (

@@ -600,6 +600,7 @@ def test_a_device_function_behind_a_macro_is_no_host_code():
 def test_what_needs_a_type_of_the_host_s_is_host_code_too():
     timer = "class Timer { std::chrono::seconds began; public: enum Unit { US, MS }; };\nconstexpr Timer::Unit us = Timer::US;\n"
     timer += "class Fine : public Timer { int us; };\n"
+    timer += "template <typename T, int B> struct Run { void us(T *x) { add<T, B><<<1, B>>>(x); } };\n"
     assert "us" not in cuda_ast.device_code(f"{timer}__device__ int one = 1;\n")
 
 

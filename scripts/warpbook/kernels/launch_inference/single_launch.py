@@ -448,9 +448,9 @@ class LaunchInference:
         as is k, those of `b` and `c` n; in a problem of rows, of one matrix, columns; W of the one image that a kernel with
         two numbers gets. Empty where that is not told."""
         numbers = [name for name, declaration in self.parameters if not is_pointer(declaration)]
+        image = {"H", "W"} <= set(self.names.base) and len(numbers) == 2
         if len(numbers) > len(self.names.base):  # factors and sizes of tiles are among them
             numbers = [name for name in numbers if self.names.find_extent(name, numbers)]
-        image = {"H", "W"} <= set(self.names.base) and len(numbers) == 2
         if not image and (not self.names.has_matrices or len(self.names.base) != len(self.names.arrays)):
             return {}
         pointers = {array: self.parameters[place][0] for place, array in self._roles().items() if array}
@@ -754,6 +754,9 @@ class LaunchInference:
         output = self.names.output
         places = [p for p in self.pointer_places if p < len(self.pointers) and not self.is_null(p)]
         names = {place: self._array(place) if self.pointers[place][0] else "" for place in places}
+        # What the kernel writes is no optional input, as `b` of C = conv(A, B) would be by its name.
+        own = {place for place in places if self.parameters[place][0] in self._written and not self.is_constant(place)}
+        names |= {place: "" for place in own if names[place] in self.names.optional}
         written = [place for place in places if not self.is_constant(place)]
         if len(written) > 1:
             written = [place for place in written if self.parameters[place][0] in self._written] or written
@@ -899,6 +902,9 @@ class LaunchInference:
         words = set(re.findall(r"\w+", f"{together} {limits}"))
         image = {"C", "M"} if not {"C", "M"} & words else set()  # the host has no channels: there is one of each
         single = [name for name in sorted({self.names.batch, *image}) if name in self.names.base and name not in words]
+        pairs = zip(self.parameters, facts["arguments"], strict=False)
+        if any(one == UNKNOWN and cpp.is_whole(cuda_ast.field_text(declared, "type")) for (_, declared), one in pairs):
+            single = []  # a number that is not known may be one of them
         limits = {name: {"is": 1} for name in single} | limits
         # One number of the file's, and none that the kernel gets: it is for square matrices of that size.
         numbers = any(not is_pointer(declaration) for _, declaration in self.parameters)

@@ -221,6 +221,47 @@ def test_a_block_of_the_next_power_of_two_threads_is_read(tmp_path):
     assert variant.header.threads == ["min(1024, next_power_of_2(columns))"]
 
 
+def test_a_tensor_of_an_image_alone_has_the_last_extents_of_a_batch(tmp_path):
+    kernels = "__global__ void conv(const float *x, const float *w, float *y, int height, int width, int K) { y[0] = x[0] * w[0]; }\n"
+    body = (
+        "int height = x.size(0), width = x.size(1), K = w.size(0);\n"
+        "conv<<<height, width>>>(x.data_ptr<float>(), w.data_ptr<float>(), y.data_ptr<float>(), height, width, K);"
+    )
+    shutil.copy(problems.FOLDER / "conv" / "problem.py", tmp_path)
+    header = read(tmp_path, body, "conv", kernels, "torch::Tensor x, torch::Tensor w, torch::Tensor y").header
+    assert (header.arguments, header.grid) == (["x", "w", "y", "H", "W", "K"], ["H"])
+    assert header.limits.model_dump(exclude_unset=True, by_alias=True) == {name: {"is": 1} for name in "CMN"}
+    whole = read(
+        tmp_path, f"int N = x.size(2);\n{body}", "conv", kernels, "torch::Tensor x, torch::Tensor w, torch::Tensor y"
+    )
+    assert "its shape is another" in whole.read_error
+
+
+def test_rows_that_the_host_pads_are_as_long_as_they_are(tmp_path):
+    kernels = (
+        "__global__ void rows(const float *x, size_t pitch, float *y, int rows, int columns) { y[0] = x[pitch]; }\n"
+    )
+    body = (
+        "float *d_x; size_t pitch; cudaMallocPitch((void **)&d_x, &pitch, columns * sizeof(float), rows);\n"
+        "rows<<<rows, 32>>>(d_x, pitch, d_y, rows, columns);"
+    )
+    variant = read(tmp_path, body, "softmax", kernels, "const float *x, float *d_y, int rows, int columns")
+    assert variant.header.arguments == ["x", "columns * 4", "y", "rows", "columns"]
+
+
+def test_kernels_that_hand_on_by_a_variable_of_the_device_are_steps(tmp_path):
+    kernels = (
+        "__device__ float held[1024];\n"
+        "__global__ void part(const float *x, int n) { held[blockIdx.x] = x[n - 1]; }\n"
+        "__global__ void rest(float *y, int blocks) { *y = held[blocks]; }\n"
+    )
+    body = "part<<<n / 64, 64>>>(x, n); rest<<<1, 64>>>(y, n / 64);"
+    variant = read(tmp_path, body, "reduce", kernels, "const float *x, float *y, int n")
+    assert [step.kernel for step in variant.header.steps] == ["part", "rest"]
+    apart = kernels.replace("*y = held[blocks]", "*y = blocks")
+    assert "say which" in read(tmp_path, body, "reduce", apart, "const float *x, float *y, int n").read_error
+
+
 def test_a_factor_is_1_whatever_the_benchmark_gives(tmp_path):
     kernel = "__global__ void scaled(const float *a, const float *b, float *c, int m, int n, int k, float alpha) { c[0] = a[0]; }\n"
     variant = read(tmp_path, "float alpha = 1.1f; scaled<<<m, 32>>>(a, b, c, m, n, k, alpha);", kernels=kernel)

@@ -326,7 +326,7 @@ void run(const float *x, float *y, int {rows}, int {columns}) {{ softmax<<<{rows
 
 def test_a_tensor_of_another_shape_is_not_taken_for_the_problem_s(tmp_path):
     kernel = "__global__ void conv(const float *x, const float *w, float *y, int H, int W) {}"
-    run = "void run(torch::Tensor x, torch::Tensor w, torch::Tensor y) { int H = x.size(0), W = x.size(1); "
+    run = "void run(torch::Tensor x, torch::Tensor w, torch::Tensor y) { int H = x.size(0), W = x.size(3); "
     call = "conv<<<H, W>>>(x.data_ptr<float>(), w.data_ptr<float>(), y.data_ptr<float>(), H, W); }"
     (tmp_path / "mine.cu").write_text("\n".join([kernel, run, call]))
     words = "`H` is extent 0 of x, where x has N: its shape is another, line 2"

@@ -37,6 +37,8 @@ THREADS, TILE = 256, 16
 _OCCUPANCY = re.compile(
     r"cudaOccupancyMaxActiveBlocksPerMultiprocessor\(\s*&(\w+)|cudaOccupancyMaxPotentialBlockSize\w*\(\s*&(\w+),\s*&(\w+)"
 )
+_PITCH = re.compile(r"cudaMallocPitch\(\s*[^,]*,\s*&(\w+)\s*,\s*([^,]+),")
+"""The bytes from row to row, which are those of a row here."""
 _BLOCKS = 8
 """Blocks of 256 threads that a multiprocessor holds."""
 _COMMAND_LINE = re.compile(r"\bargc\b")
@@ -73,6 +75,7 @@ class Globals:
         self.known: dict[str, Known] = {}
         self.lines: dict[str, int] = {}
         self._enumerations: set[str] = set()
+        self._text = cuda_ast.node_text(root)
         for node in cuda_ast.walk(root):
             match node.type:
                 case "enum_specifier":
@@ -93,6 +96,13 @@ class Globals:
                 scope.enumerate(node)
         self.known |= scope.known
         self.lines |= scope.lines
+
+    def rank(self, tensor: str) -> int:
+        """How many extents the file asks a tensor for, as by `x.size(1)`."""
+        asked = re.findall(
+            rf"\b{re.escape(tensor)}\s*(?:\.|->)\s*(?:size|shape|sizes\(\))\s*[\[(]\s*(\d)\s*[\])]", self._text
+        )
+        return 1 + max(map(int, asked), default=-1)
 
     def is_enumeration(self, declaration: "Node") -> bool:
         """Whether what a declaration declares is one of the file's enumerations."""
@@ -332,6 +342,14 @@ class HostScope:
             tests.append(f"({asked}) == ({value})" if value else others or "true")
         return self._truth(" || ".join(f"({test})" for test in tests), line)
 
+    def _read(self, text: str, line: int) -> Known:
+        """What an expression stands for, or why that is not known."""
+        node = cpp.parse_expression(text)
+        try:
+            return self.reader.value(node, line) if node else UnreadableExpression(f"`{text}` is no expression", line)
+        except UnreadableExpression as reason:
+            return reason
+
     def _truth(self, text: str, line: int) -> SymbolicValue | None:
         """Whether a condition holds; None where that is not known."""
         node = cpp.parse_expression(text)
@@ -395,6 +413,8 @@ class HostScope:
             elif asked := _ATTRIBUTE.search(cuda_ast.node_text(statement)):
                 variable, attribute = asked.groups()
                 self._suppose(variable, _OF_DEVICE[attribute], ", as an H100 has")
+            elif pitch := _PITCH.search(cuda_ast.node_text(statement)):
+                self.known[pitch[1]] = self._read(pitch[2], line=cuda_ast.line(statement))
             elif asked := _OCCUPANCY.search(cuda_ast.node_text(statement)):
                 numbers = (_BLOCKS, _BLOCKS * _OF_DEVICE["multiProcessorCount"], THREADS)
                 for variable, number in zip(asked.groups(""), numbers, strict=True):
@@ -473,6 +493,12 @@ class HostScope:
         if shape := _OF_SHAPE.fullmatch("".join(cuda_ast.node_text(value).split())):
             array, place = self._find_array(shape[1]), int(shape[2])
             if self.names.is_at_other_place(name, array, place):
+                # An image alone, of one channel, has the last extents of the batch.
+                fewer = self.names.rank(array) - self._outside.rank(shape[1])
+                extent = self.names.extent_at_place(array, place + fewer) if fewer > 0 <= place else ""
+                if extent and extent == self.names.find_extent(name):
+                    self._take(name, extent, line)
+                    return
                 words = f"`{name}` is extent {place} of {shape[1]}, where {array} has {self.names.extent_at_place(array, place)}"
                 self.known[name] = UnreadableExpression(f"{words}: its shape is another", line)
                 return

@@ -93,9 +93,12 @@ class LaunchSequence:
         behind: set[str] = set()
         for number, part in enumerate(reversed(self._parts)):
             places = [place for place in part.pointer_places if place < len(part.pointers)]
-            if number and not behind & {part.pointers[place][0] for place in places if not part.only_reads(place)}:
+            written = {
+                part.pointers[place][0] for place in places if not part.only_reads(place)
+            } | part.device_variables
+            if number and not behind & written:
                 return False
-            behind |= {part.pointers[place][0] for place in places if part.reads(place)}
+            behind |= {part.pointers[place][0] for place in places if part.reads(place)} | part.device_variables
         return True
 
     def _variables(self) -> "dict[str, list[tuple[int, bool]]]":

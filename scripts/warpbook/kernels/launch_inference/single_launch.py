@@ -717,6 +717,17 @@ class LaunchInference:
         return False
 
     @cached_property
+    def device_variables(self) -> set[str]:
+        """Variables of the device's that the kernel names, by which it may hand on what it computes."""
+        declared = (node for node in self._root.children if node.type == "declaration")
+        names = {
+            declared_name(cuda_ast.field(node, "declarator"))
+            for node in declared
+            if "__device__" in cuda_ast.node_text(node)
+        }
+        return {name for name in names if name and self._names_in_code(name)}
+
+    @cached_property
     def _symbols(self) -> dict[str, int]:
         """The variables in constant memory that the host copies to, and the line of each copy."""
         return {

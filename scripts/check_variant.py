@@ -185,6 +185,9 @@ def limits_tried(variant: Variant) -> Iterator[tuple[str, dict[str, Any]]]:
         for names in (free[-1:], free) if len(facts.extents) == 2 else (free,):
             words = f"{units.join_all(names)} {'is a multiple' if len(names) == 1 else 'are multiples'} of {multiple}"
             yield words, {name: {"multiple_of": multiple} for name in names}
+    if len(facts.extents) == len(free) == 1:  # as many values as one block adds up
+        for number in (32, 64, 128, 256, 512, 1024, 2048):
+            yield f"{free[0]} is {number}", {free[0]: {"is": number}}
     if len(free) == 3:
         equal = {"equal": free, free[1]: {"multiple_of": 32}}
         yield f"{units.join_all(free)} are equal, and a multiple of 32", equal

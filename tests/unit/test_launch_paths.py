@@ -262,6 +262,41 @@ def test_kernels_that_hand_on_by_a_variable_of_the_device_are_steps(tmp_path):
     assert "say which" in read(tmp_path, body, "reduce", apart, "const float *x, float *y, int n").read_error
 
 
+FILLED = """\
+__global__ void most(const float *x, float *top, int n) { atomicMax((int *)top, (int)x[n - 1]); }
+__global__ void soft(const float *x, const float *top, float *y, int n) { y[n - 1] = x[0] - *top; }
+void solve(const float *x, float *y, int columns, float *given) {
+    float *top; cudaMalloc(&top, sizeof(float)); MADE
+    cudaMemcpy(top, host, sizeof(float), cudaMemcpyHostToDevice);
+    most<<<1, 32>>>(x, top, columns); soft<<<1, 32>>>(x, top, y, columns);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "first"),
+    [
+        (
+            "float *host = new float[1]; for (int i = 0; i < 1; i++) host[i] = -FLT_MAX;",
+            {"top": -3.4028234663852886e38},
+        ),
+        ("float *host = (float *)malloc(4); std::fill(host, host + 1, -INFINITY);", {"top": -3.4028234663852886e38}),
+        ("std::vector<float> host(1, 0.0f);", "top"),
+        ("float *host = (float *)calloc(1, 4);", "top"),
+        ("float *host = given;", None),
+        ("float *host = new float[1]; host[0] = 0; host[0] = 2;", None),
+    ],
+)
+def test_memory_that_the_host_copies_to_holds_what_is_known_of_the_host_s(made, first, tmp_path):
+    shutil.copy(problems.FOLDER / "softmax" / "problem.py", tmp_path)
+    (tmp_path / "mine.cu").write_text(FILLED.replace("MADE", made))
+    variant = variants.read("mine", tmp_path)
+    if first is None:
+        assert "nothing tells what the host copies to `top`" in variant.read_error
+    else:
+        assert (variant.header.steps[0].fill or variant.header.steps[0].clear) == first
+
+
 def test_a_factor_is_1_whatever_the_benchmark_gives(tmp_path):
     kernel = "__global__ void scaled(const float *a, const float *b, float *c, int m, int n, int k, float alpha) { c[0] = a[0]; }\n"
     variant = read(tmp_path, "float alpha = 1.1f; scaled<<<m, 32>>>(a, b, c, m, n, k, alpha);", kernels=kernel)

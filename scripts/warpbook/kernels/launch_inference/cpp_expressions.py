@@ -424,19 +424,6 @@ def limits_of(truth: SymbolicValue) -> dict[str, dict[str, int]] | None:
     return made
 
 
-_TRIED = 1024
-
-
-def settled_names(truth: SymbolicValue) -> set[str]:
-    """The extents of which a truth holds for one value alone, whatever the others are; none where it has several."""
-    names = expressions.used_names(truth.text)
-    if len(names) != 1:
-        return set()
-    (name,) = names
-    held = [value for value in range(_TRIED) if expressions.evaluate(truth.text, {name: value})]
-    return {name} if len(held) == 1 else set()
-
-
 def _truth(value: SymbolicValue) -> SymbolicValue:
     """1 of what is not 0, else 0."""
     if value.constant:

@@ -3,7 +3,7 @@
 Each way is read as if there were no other; its steps are done `when` its conditions hold.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,16 +42,11 @@ class LaunchPath:
             return self.parts[0].has_all_arrays
         return LaunchSequence(list(self.parts)).hands_on()
 
-    def facts(self) -> dict[str, Any]:
-        """Its launches' facts. Raises UnreadableLaunch."""
-        parts = self.prepared()
-        return (parts[0].infer_unconditional() if len(parts) == 1 else LaunchSequence(parts).infer()).facts
-
-    def prepared(self) -> list[LaunchInference]:
-        """Its launches, whose conditions the path tells."""
+    def infer(self) -> InferredLaunch:
+        """Its launches' facts, whatever decides whether they run. Raises UnreadableLaunch."""
         for part in self.parts:
             part.is_of_path = True
-        return list(self.parts)
+        return self.parts[0].infer() if len(self.parts) == 1 else LaunchSequence(list(self.parts)).infer()
 
 
 def find_paths(parts: Sequence[LaunchInference]) -> list[LaunchPath]:
@@ -96,21 +91,30 @@ def _split(
 
 
 def infer_paths(paths: Sequence[LaunchPath]) -> InferredLaunch:
-    """The facts of all ways through a function, as steps that are done in the cases of each. Raises UnreadableLaunch."""
-    parts = list(dict.fromkeys(part for path in paths for part in path.parts))
-    if len(parts) == 1:
-        return parts[0].infer()
-    limits = parts[0].limits_of_condition(paths[0].when) if len(paths) == 1 else None
+    """The facts of all ways through a function: of one with its conditions as limits, where they are some; else as steps
+    that are done in the cases of each. Raises UnreadableLaunch."""
+    read = [path.infer() for path in paths]
+    limits = _limits(paths[0], read[0].facts.get("limits", {})) if len(paths) == 1 else None
     if limits is not None:
-        return with_limits(LaunchSequence(list(paths[0].prepared())).infer(), limits)
+        return with_limits(read[0], limits)
     steps: list[dict[str, Any]] = []
-    rest: dict[str, Any] = {}
-    for path in paths:
-        facts = conditional_steps(path.facts(), path.when.text)
+    scratch: dict[str, Any] = {}
+    others: list[dict[str, Any]] = []
+    for path, one in zip(paths, read, strict=True):
+        facts = conditional_steps(one.facts, path.when.text)
         steps += facts.pop("steps")
-        scratch = rest.get("scratch", {}) | facts.pop("scratch", {})
-        if rest and facts != {key: value for key, value in rest.items() if key != "scratch"}:
-            raise UnreadableLaunch("its launches are for other limits in each branch")
-        rest = facts | ({"scratch": scratch} if scratch else {})
-    notes = {name: words for part in parts for name, words in part.notes().items()}
-    return InferredLaunch({"steps": steps, **rest}, min(part.line for part in parts), tuple(notes.values()))
+        held = facts.pop("scratch", {})
+        if any(scratch.get(name, size) != size for name, size in held.items()) or facts not in (others or [facts]):
+            raise UnreadableLaunch("the ways through its function have other limits, or memory of other sizes")
+        scratch |= held
+        others.append(facts)
+    made = {"steps": steps, **({"scratch": scratch} if scratch else {}), **others[0]}
+    notes = {name: words for path in paths for part in path.parts for name, words in part.notes().items()}
+    return InferredLaunch(made, min(one.line for one in read), tuple(notes.values()))
+
+
+def _limits(path: LaunchPath, beside: Mapping[str, Any]) -> dict[str, dict[str, int]] | None:
+    """A path's condition as limits of extents that have none; None where it is none of these."""
+    limits = {} if path.when.text == "1" else cpp.limits_of(path.when)
+    free = set(path.parts[0].names.base) - beside.keys()
+    return limits if limits is not None and limits.keys() <= free else None

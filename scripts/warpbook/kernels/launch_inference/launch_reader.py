@@ -36,6 +36,7 @@ from warpbook.problems.problem import Problem
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+_LISTED_MAX = 8
 _IN_A_ROW_MAX = 6
 """So many kernels compute one result; more are a program's that computes others too."""
 
@@ -118,7 +119,7 @@ def _readable(launches: Sequence[LaunchInference]) -> list[InferredLaunch]:
     unread: list[UnreadableLaunch] = []
     for launch in launches:
         try:
-            read.append(launch.infer())
+            read.append(infer_paths(find_paths([launch])))
         except UnreadableLaunch as reason:
             unread.append(reason)
     if not read:
@@ -128,7 +129,8 @@ def _readable(launches: Sequence[LaunchInference]) -> list[InferredLaunch]:
 
 def _which(groups: "list[list[LaunchInference]]") -> str:
     """The question which kernel, or which in a row, computes the result: each answer is a line of YAML."""
-    lines = ", ".join(f"{one.kernel} in line {one.line}" for group in groups for one in group)
+    launched = {one.kernel: one.line for group in reversed(groups) for one in reversed(group)}
+    lines = [f"{kernel} in line {line}" for kernel, line in sorted(launched.items(), key=lambda one: one[1])]
     answers: list[str] = []
     for group in groups:
         kernels = list(dict.fromkeys(one.kernel for one in group))
@@ -137,8 +139,11 @@ def _which(groups: "list[list[LaunchInference]]") -> str:
         if in_a_row and (not alone or len(kernels) <= _IN_A_ROW_MAX):
             answers.append(yaml_lines({"kernel": kernels}))
         answers += [yaml_lines({"kernel": one.kernel}) for one in (alone if in_a_row else group)]
-    listed = " or ".join(f"`{answer}`" for answer in dict.fromkeys(answers))
-    return f"several kernels are launched: {lines}; say which: {listed}"
+    listed = [f"`{answer}`" for answer in dict.fromkeys(answers)]
+    more = f" and {len(lines) - _LISTED_MAX} more" if lines[_LISTED_MAX:] else ""
+    other = " or another of them" if listed[_LISTED_MAX:] else ""
+    few = f"{', '.join(lines[:_LISTED_MAX])}{more}; say which: {' or '.join(listed[:_LISTED_MAX])}{other}"
+    return f"several kernels are launched: {few}"
 
 
 def _absent_headers(code: str) -> str:
@@ -180,7 +185,7 @@ def _draft(kernel: str, definition: "Node", code: str, names: HostNames) -> dict
     launch = list(find_launches(root))[-1]
     made = LaunchInference(launch, kernel_definitions(root)[unqualified(kernel)], Globals(root, names), root, names)
     try:
-        facts = made.infer().facts
+        facts = infer_paths(find_paths([made])).facts
     except UnreadableLaunch as unread:
         facts = unread.facts
     template = f"<{', '.join([UNKNOWN] * len(required))}>" if required else ""

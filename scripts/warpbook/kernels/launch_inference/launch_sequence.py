@@ -45,6 +45,8 @@ class LaunchSequence:
         done: set[int] = set()
         for part in self._parts:
             for place, name, value in part.fills():
+                if value is None and arrays.get(name) in scratch:
+                    raise UnreadableLaunch(f"{lines}: nothing tells what the host copies to `{name}`")
                 if place not in done and arrays.get(name) in {self._names.output, *scratch}:
                     filled = value and arrays[name] in scratch
                     steps.append({"fill": {arrays[name]: value}} if filled else {"clear": arrays[name]})

@@ -4,7 +4,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from warpbook.common import expressions, units
 from warpbook.kernels import launches
 from warpbook.kernels.launch_inference import cpp_expressions as cpp
 from warpbook.kernels.launch_inference import cuda_ast
-from warpbook.kernels.launch_inference.cpp_expressions import Known, SymbolicValue, UnreadableExpression
+from warpbook.kernels.launch_inference.cpp_expressions import Known, UnreadableExpression
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.host_scope import ASSERTS, Condition, Globals, HostScope, first_argument
 from warpbook.kernels.launch_inference.inferred_facts import (
@@ -21,10 +20,8 @@ from warpbook.kernels.launch_inference.inferred_facts import (
     UNKNOWN,
     InferredLaunch,
     UnreadableLaunch,
-    conditional_steps,
     fact_value,
     sum_of_blocks,
-    with_limits,
 )
 from warpbook.kernels.launch_inference.launch_sites import (
     LaunchSite,
@@ -54,6 +51,12 @@ _LEAST = re.compile(
 """A number that every other one exceeds, as a maximum begins with."""
 _STORES = re.compile(r"atomic|store_matrix|__st\w\w\b")
 """Functions that write what their first argument points to."""
+_HOST_FILL = re.compile(r"(?:std::)?(?:fill(?:_n)?\((\w+).*,([^,]+)\)|memset\((\w+),(?:0|0x0+)\b)")
+_HOST_MEMORY = re.compile(r"(?:\([\w*]+\))?(?:malloc\(|new\w|nullptr|NULL)")
+_ZERO = re.compile(
+    r"(?:\(?(?:float|double|int)?\)?)?[{(]*(?:.*,)?[+-]?0*\.?0*[fF]?[})]*|\([^,]*\)|.*calloc\(.*|.*::zeros.*"
+)
+"""A value, an initializer or an allocation of zeros."""
 _SET = re.compile(r"\*(\w+)=[^=]|(\w+)\[0\]=[^=]")
 _MADE_AS = re.compile(r"(\w+)=(?:torch|at)::(?:zeros|full)")
 _FACTOR = r"\w+(?=\s*\*)|(?<=\*)\w+|(?<=\* )\w+"
@@ -75,6 +78,12 @@ def _is_added_to(node: "Node") -> bool:
         inner, around = around, around.parent
     called = cuda_ast.field_text(around.parent, "function") if around else ""
     return called.startswith("atomicAdd") and around is not None and around.named_children[0] == inner
+
+
+def _filled_with(text: str) -> float | None:
+    """The value that an expression fills memory with, FLOAT_MIN for the least number and 0; None for any other."""
+    least = _LEAST.search(text) or re.search(r"numeric_limits<\w+>::lowest", text)
+    return FLOAT_MIN if least else 0 if _ZERO.fullmatch(text) else None
 
 
 class LaunchInference:
@@ -138,7 +147,7 @@ class LaunchInference:
     def with_sibling_extents(self, extents: Mapping[str, str]) -> "LaunchInference":
         """It, among launches that get extents by these names of the host's."""
         made = LaunchInference(self._launch, self._kernel, self._outside, self._root, self.names, extents)
-        made.is_asked_for = self.is_asked_for
+        made.is_asked_for, made.is_of_path = self.is_asked_for, self.is_of_path
         return made
 
     @property
@@ -158,31 +167,13 @@ class LaunchInference:
         return self.is_complete or set(self._roles().values()) >= set(self.names.arrays)
 
     def infer(self) -> InferredLaunch:
-        """The facts. Raises UnreadableLaunch with those that are known."""
-        self.is_of_path = True
-        made, when = self.infer_unconditional(), cpp.number(1)
-        for one in self.conditions:
-            when = cpp.both(when, one.truth or when)
-        limits = self.limits_of_condition(when, made.facts.get("limits", {}))
-        if limits is None:
-            return replace(made, facts=conditional_steps(made.facts, when.text))
-        return with_limits(made, limits)
-
-    def limits_of_condition(
-        self, when: SymbolicValue, beside: Mapping[str, Any] = MappingProxyType({})
-    ) -> dict[str, dict[str, int]] | None:
-        """A condition as limits of extents that have none; None where it is none of these."""
-        limits = {} if when.text == "1" else cpp.limits_of(when)
-        return limits if limits is not None and limits.keys() <= set(self.names.base) - beside.keys() else None
-
-    def infer_unconditional(self) -> InferredLaunch:
-        """The facts, whatever decides whether the host reaches it. Raises UnreadableLaunch with those that are known."""
+        """The facts of a path that is this launch alone. Raises UnreadableLaunch with those that are known."""
         facts = self.facts(self._arrays())
         self._check_unconditional()
         limits = self.limits(facts, facts)
         flat = self.of_one_row(self.lengths) if self.untold({**facts, **limits}) else None
         if flat:
-            return flat.infer_unconditional()
+            return flat.infer()
         facts |= self._copied | ({"limits": limits} if limits else {})
         facts |= {"clear": [self.names.output]} if self._fills_output() else {}
         facts = self._with_copies(self._with_sum(facts))
@@ -197,8 +188,9 @@ class LaunchInference:
         """The facts of the first pass of a loop of which each adds up what the one before left, and of the sum of what it
         leaves; none where they are not known."""
         one = LaunchInference(self._launch, self._kernel, self._outside, self._root, self.names, self._beside, True)
+        one.is_of_path = True
         try:
-            return one.infer_unconditional().facts
+            return one.infer().facts
         except UnreadableLaunch as unread:
             return unread.facts
 
@@ -359,30 +351,30 @@ class LaunchInference:
                 return " * ".join(["4", *(f"({text})" for text in texts)]) if made else fact_value(texts[0])
         return ""
 
-    def fills(self) -> "Iterator[tuple[int, str, float]]":
+    def fills(self) -> "Iterator[tuple[int, str, float | None]]":
         """Each place before this launch where the host fills memory: the place, the variable, and the value, which is
-        FLOAT_MIN for the least number and 0 for any other."""
+        FLOAT_MIN for the least number; None where it is not known."""
         body = cuda_ast.field(self._launch.function, "body")
-        values: dict[str, str] = {}
+        held: dict[str, set[float | None]] = {}
         for node in cuda_ast.walk(body) if body else ():
             if node.start_byte > self._launch.node.start_byte:
                 return
-            if node.type not in ("call_expression", "assignment_expression", "init_declarator"):
-                continue
             text = "".join(cuda_ast.node_text(node).split())
-            if node.type == "init_declarator":
-                values[declared_name(node)] = cuda_ast.field_text(node, "value")
-            copied = _FILL.match(text) if node.type == "call_expression" else None
-            made = (_MADE_AS if node.type == "init_declarator" else _SET).match(text)
-            if copied and ("cudaMemset" in copied[0] or "HostToDevice" in text):
-                yield node.start_byte, copied[1], self._filled_with(values.get(copied[2], ""))
-            elif made and node.type != "call_expression":
-                yield node.start_byte, next(filter(None, made.groups())), self._filled_with(text)
-
-    @staticmethod
-    def _filled_with(text: str) -> float:
-        least = _LEAST.search(text) or re.search(r"numeric_limits<\w+>::lowest", text)
-        return FLOAT_MIN if least else 0
+            if node.type == "call_expression" and (copied := _FILL.match(text)):
+                if "cudaMemset" in copied[0]:
+                    yield node.start_byte, copied[1], 0
+                elif "HostToDevice" in text:
+                    values = held.get(copied[2], {None})
+                    yield node.start_byte, copied[1], next(iter(values)) if len(values) == 1 else None
+            elif node.type == "call_expression" and (filled := _HOST_FILL.match(text)):
+                held.setdefault(filled[1], set()).add(_filled_with(filled[2] or filled[3]))
+            elif node.type in ("assignment_expression", "init_declarator"):
+                right = "".join(cuda_ast.field_text(node, "right" if node.type[0] == "a" else "value").split())
+                name = next(iter(re.findall(r"\w+", cuda_ast.field_text(node, "left") or declared_name(node))), "")
+                if (_MADE_AS if node.type == "init_declarator" else _SET).match(text):
+                    yield node.start_byte, name, _filled_with(right)
+                if not _HOST_MEMORY.match(right):
+                    held.setdefault(name, set()).add(_filled_with(right))
 
     def _fills_output(self) -> bool:
         """Whether the host gives its output a value before the launch, which the kernel may add to; so of a factor beta,
@@ -926,7 +918,8 @@ class LaunchInference:
 
     def untold(self, facts: dict[str, Any]) -> list[str]:
         """Extents that are nowhere: the kernel's number is another's then, whatever its name is, or it has its own."""
-        settled = {name for one in self._scope.conditions if one.truth for name in cpp.settled_names(one.truth)}
+        limits = [cpp.limits_of(one.truth) or {} for one in self._scope.conditions if one.truth]
+        settled = {name for each in limits for name, limit in each.items() if "is" in limit}
         return [] if self.is_square else self.names.untold({*re.findall(r"\w+", str(facts)), *settled})
 
     def require_extents(self, facts: dict[str, Any]) -> None:

@@ -72,6 +72,13 @@ def test_what_a_kernel_finds_beyond_the_emulator_is_believed_of_one_whose_code_a
         assert emulation.unsupported_feature(text, source) == (text.strip() if believed else ""), what
 
 
+@pytest.mark.parametrize(("asserted", "believed"), [("n % 4 == 0", True), ("n%4 == 0", True), ("n % 8 == 0", False)])
+def test_what_a_kernel_asserts_is_outside_what_it_is_for(asserted, believed):
+    text = f"python: mine.cu:7: void k(float*, int): Assertion `{asserted}' failed.\n"
+    found = emulation.unsupported_feature(text, "__global__ void k(float *x, int n) {\n  assert( n % 4 == 0 );\n}")
+    assert found == (f"what it asserts in line 7 does not hold here: {asserted}" if believed else "")
+
+
 def test_every_limit_that_the_emulator_meets_at_run_time_is_tied_to_a_word_of_code():
     texts = [path.read_text() for path in EMULATOR.iterdir() if path.suffix in (".h", ".cpp")]
     met = {words for text in texts for words in re.findall(r'\bbeyond\("([^"]+)"', text)}

@@ -21,6 +21,8 @@ def test_an_expression_is_a_whole_number_of_extents_and_constants():
         "W_out % 16 + 1": 2,
         "max(1, min(N, 3, K)) - +1": 2,
         "W_out / 7": 7,
+        "next_power_of_2(N)": 16,
+        "next_power_of_2(TILE) + next_power_of_2(1) + next_power_of_2(0)": 18,
     }
     assert {text: expressions.evaluate(text, NAMES) for text in expected} == expected
 

@@ -77,6 +77,10 @@ def test_the_function_or_the_class_that_takes_the_arrays_is_called():
     assert (entry.function, entry.owner, entry.arguments) == ("forward", "Model", ("x", "w"))
     turned = RAW.replace("def conv2d(x, w)", "def launch(weights, image, out)")
     assert python_functions.find_entry(turned, CONV, "conv_forward").arguments == ("w", "x", "y")
+    numba = "from numba import cuda\n@cuda.jit\ndef conv(x, w, y):\n    y[0] = x[0]\n"
+    assert python_functions.find_entry(numba, CONV, "conv_forward") is None  # a kernel, which needs a grid
+    called = f"{numba}def launch(x, w, y):\n    conv[1, 32](x, w, y)\n"
+    assert python_functions.find_entry(called, CONV, "conv_forward").function == "launch"
     assert python_functions.find_entry("import cupy\ndef forward(x, w):\n    return x\n", CONV, "conv_forward") is None
 
 

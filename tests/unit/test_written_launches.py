@@ -38,8 +38,10 @@ READ = {
         "threads": [128], "grid": ["(N * M * (H - K + 1) * (W - K + 1) + 128 - 1) // 128"],
     },
     "class_wrapper": {
-        "kernel": "forward", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K"], "threads": [32, 4],
-        "grid": ["(W - K + 1 + 32 - 1) // 32", "(H - K + 1 + 4 - 1) // 4", "N"],
+        "steps": [{
+            "kernel": "forward", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K"], "threads": [32, 4],
+            "grid": ["(W - K + 1 + 32 - 1) // 32", "(H - K + 1 + 4 - 1) // 4", "N"], "when": "1 - min(max(K - H, 0), 1)",
+        }],
     },
     "templated": {
         "kernel": "conv<16, true>", "arguments": ["x", "w", "y", "N", "C", "H", "W", "M", "K", "H - K + 1", "W - K + 1"],
@@ -85,7 +87,8 @@ def test_a_launch_is_read_from_the_file_and_shown_with_its_line():
         assert variant.inferred_launch.facts == READ[name]
         lines = (FILES / f"{name}.cu").read_text().splitlines()
         assert "<<<" in lines[variant.inferred_launch.line - 1]
-        assert variant.notes([]).startswith(f"{name}.cu: launch read from line {variant.inferred_launch.line}: kernel ")
+        (key, *_) = READ[name]
+        assert variant.notes([]).startswith(f"{name}.cu: launch read from line {variant.inferred_launch.line}: {key} ")
 
 
 def test_a_launch_that_asks_for_more_shared_memory_than_cuda_gives_unasked_is_told_what_it_lacks(tmp_path):
@@ -135,8 +138,8 @@ UNREADABLE = {
         "`dimGrid` is set under a condition, line 31 (launch in line 33)", "threads: [16, 16, 1]",
     ),
     "a launch under a condition": (
-        [("    conv_forward_kernel<<<", "    if (K == 7) conv_forward_kernel<<<")],
-        "the launch stands under a condition, (K == 7), line 32", "grid: [M, ceil((H - K + 1) / 16) * ceil((W - K + 1) / 16), N]",
+        [("    conv_forward_kernel<<<", "    if (fits(K)) conv_forward_kernel<<<")],
+        "the launch stands under a condition, (fits(K)), line 32", "grid: [M, ceil((H - K + 1) / 16) * ceil((W - K + 1) / 16), N]",
     ),
     "a pointer of no name known": (
         [("device_input, device_mask, B", "device_input, scratch, B"), ("const float *mask", "const float *t"),
@@ -323,7 +326,7 @@ void run(const float *x, float *y, int {rows}, int {columns}) {{ softmax<<<{rows
 
 def test_a_tensor_of_another_shape_is_not_taken_for_the_problem_s(tmp_path):
     kernel = "__global__ void conv(const float *x, const float *w, float *y, int H, int W) {}"
-    run = "void run(torch::Tensor x, torch::Tensor w, torch::Tensor y) { int H = x.size(0), W = x.size(1); "
+    run = "void run(torch::Tensor x, torch::Tensor w, torch::Tensor y) { int H = x.size(0), W = x.size(3); "
     call = "conv<<<H, W>>>(x.data_ptr<float>(), w.data_ptr<float>(), y.data_ptr<float>(), H, W); }"
     (tmp_path / "mine.cu").write_text("\n".join([kernel, run, call]))
     words = "`H` is extent 0 of x, where x has N: its shape is another, line 2"
@@ -597,6 +600,7 @@ def test_a_device_function_behind_a_macro_is_no_host_code():
 def test_what_needs_a_type_of_the_host_s_is_host_code_too():
     timer = "class Timer { std::chrono::seconds began; public: enum Unit { US, MS }; };\nconstexpr Timer::Unit us = Timer::US;\n"
     timer += "class Fine : public Timer { int us; };\n"
+    timer += "template <typename T, int B> struct Run { void us(T *x) { add<T, B><<<1, B>>>(x); } };\n"
     assert "us" not in cuda_ast.device_code(f"{timer}__device__ int one = 1;\n")
 
 
@@ -667,7 +671,7 @@ LAUNCHES = {
     ),
     "numbers that are no extents": (
         "", f"{EXTENTS}, float alpha, bool relu, const float* bias",
-        "conv<<<(N * M + 255) / 256, 256>>>(x, w, y, N, C, H, W, M, K, 0.5f, false, nullptr);", [0.5, 0, "null"],
+        "conv<<<(N * M + 255) / 256, 256>>>(x, w, y, N, C, H, W, M, K, 0.5f, false, nullptr);", [1.0, 0, "null"],
     ),
     "brackets that a formatter took apart": (
         "", EXTENTS, "conv << <(N * M + 255) / 256, 256 >> > (x, w, y, N, C, H, W, M, K);", [],
@@ -1306,7 +1310,7 @@ def test_kernels_that_hand_nothing_on_are_asked_about_and_either_answer_is_read(
     assert "several kernels are launched" in question and "`kernel: tiled<16>`" in question
     asked = read_beside(tmp_path, "gemm", ALTERNATIVES, "kernel: tiled<16>\n")
     assert not asked.read_error and asked.header.kernel == "tiled<16>"
-    by_extent = ALTERNATIVES.replace("count > 1", "n % 16 == 0")
+    by_extent = ALTERNATIVES.replace("count > 1", "fits(n)")
     assert "stands under a condition" in read_beside(tmp_path, "gemm", by_extent, "kernel: tiled<16>\n").read_error
 
 

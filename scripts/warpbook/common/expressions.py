@@ -1,6 +1,6 @@
 """Expressions in headers and problems: whole numbers made of extents and constants, as `ceil(m / 16) * ceil(n / 16)`.
-Python's own parser reads them; of its language these are allowed: names, whole numbers, + - * / // % **, and ceil, min
-and max. Values are exact fractions, so that ceil(a / b) is too. Nothing here runs what a header says."""
+Python's own parser reads them; of its language these are allowed: names, whole numbers, + - * / // % **, and ceil, min,
+max and next_power_of_2, which is the least power of 2 that is not below its value. Values are exact fractions, so that ceil(a / b) is too. Nothing here runs what a header says."""
 
 import ast
 import functools
@@ -26,7 +26,10 @@ _OPERATORS: dict[type[ast.operator], Callable[[Fraction | int, Fraction | int], 
     ast.Mod: operator.mod,
     ast.Pow: operator.pow,
 }
-_FUNCTIONS: dict[str, Callable[..., Fraction | int]] = {"ceil": math.ceil, "min": min, "max": max}
+FUNCTIONS: dict[str, Callable[..., Fraction | int]] = {
+    "ceil": math.ceil, "min": min, "max": max,
+    "next_power_of_2": lambda value: 1 << max(math.ceil(value) - 1, 0).bit_length(),
+}  # fmt: skip
 
 
 def evaluate(text: Expression, names: Mapping[str, int]) -> int:
@@ -104,14 +107,15 @@ def _value(node: ast.expr, names: Mapping[str, int]) -> Fraction | int:
             value = _value(operand, names) * (-1 if isinstance(sign, ast.USub) else 1)
         case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
             value = _combine(sign, _value(left, names), _value(right, names))
-        case ast.Call(func=ast.Name(id=function), args=arguments, keywords=[]) if function in _FUNCTIONS:
+        case ast.Call(func=ast.Name(id=function), args=arguments, keywords=[]) if function in FUNCTIONS:
             values = [_value(argument, names) for argument in arguments]
-            if (len(values) == 1) != (function == "ceil") or not values:
-                raise ValueError(f"{function} takes {'one value' if function == 'ceil' else 'two values or more'}")
-            value = _FUNCTIONS[function](*values)
+            several = function in ("min", "max")
+            if (len(values) == 1) == several or not values:
+                raise ValueError(f"{function} takes {'two values or more' if several else 'one value'}")
+            value = FUNCTIONS[function](*values)
         case _:
             shown = ast.unparse(node)
-            raise ValueError(f"{shown!r} is none of names, whole numbers, + - * / // % **, ceil, min and max")
+            raise ValueError(f"{shown!r} is none of names, whole numbers, + - * / // % ** and {', '.join(FUNCTIONS)}")
     if max(abs(value.numerator), value.denominator) > VALUE_MAX:
         raise ValueError(f"{ast.unparse(node)} goes beyond 64 bits")
     return value

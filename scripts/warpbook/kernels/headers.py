@@ -142,6 +142,7 @@ class Header(BaseModel):
             expressions.check("threads", step.threads, here)
             expressions.check("grid", step.grid, {*here, "tiles"} if "W_out" in known else here)
             expressions.check("shared_bytes", [step.shared_bytes], here)
+            expressions.check("when", [step.when], here)
             _check_arguments("arguments", step.arguments, here, arrays)
             if step.clear and step.clear not in {*problem.outputs, *self.scratch}:
                 raise ValueError(f"clear: {step.clear!r} is neither an output nor of `scratch`")
@@ -214,7 +215,7 @@ class Header(BaseModel):
         """What it says of its launches, one of it where there is one."""
         one = LaunchStep.model_construct(
             kernel=self.kernel, arguments=self.arguments, threads=self.threads, grid=self.grid,
-            shared_bytes=self.shared_bytes, clear="", loop=self.loop,
+            shared_bytes=self.shared_bytes, clear="", loop=self.loop, when=1,
         )  # fmt: skip
         return self.steps or [one]
 

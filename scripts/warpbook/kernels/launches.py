@@ -71,6 +71,7 @@ class LaunchStep(BaseModel):
         " fills memory of `scratch`",
     )
     loop: dict[str, Expression] = Field(default_factory=dict, description="{n: N}: once for each n from 0 to N - 1")
+    when: Expression = Field(1, description="done only in cases where this is not 0")
 
     @model_validator(mode="after")
     def _one_thing(self) -> "LaunchStep":
@@ -90,7 +91,8 @@ def find_array(argument: int | float | str, arrays: Collection[str]) -> str:
 
 
 def calls(steps: Sequence[LaunchStep], names: Mapping[str, int], arrays: Collection[str], output: str) -> list[Call]:
-    """A case's launches in order, neighbours of one loop in turns, sums to `output`. ValueError with key and reason."""
+    """A case's launches in order, neighbours of one loop in turns, sums to `output`. ValueError with key and reason, or
+    where no launch is for the case."""
     made: list[Call] = []
     for loop, group in itertools.groupby(steps, key=lambda step: step.loop):
         counts = expressions.values("loop", list(loop.values()), names)
@@ -99,7 +101,9 @@ def calls(steps: Sequence[LaunchStep], names: Mapping[str, int], arrays: Collect
             if len(made) > CALLS_MAX:
                 raise ValueError(f"loop: more than {CALLS_MAX} launches")
             known = {**names, **dict(zip(loop, turn, strict=True))}
-            made += [part.call(known) for part in parts]
+            made += [part.call(known) for part in parts if part.is_for(known)]
+    if not any(call.kernel for call in made) and any(step.when != 1 for step in steps):
+        raise ValueError("when: none of its launches is for this case")
     return made
 
 
@@ -108,13 +112,18 @@ class _StepEvaluator:
 
     def __init__(self, step: LaunchStep, names: Mapping[str, int], arrays: Collection[str], output: str):
         self._step, self._arrays, self._output = step, arrays, output
-        self._fixed = self._make_call(names) if not self._used_names() & step.loop.keys() else None
+        fixed = not self._used_names() & {*step.loop} and step.when == 1
+        self._fixed = self._make_call(names) if fixed else None
 
     def _used_names(self) -> set[str]:
         step = self._step
         listed = [*step.arguments, *step.threads, *step.grid, step.shared_bytes]
         words = (text for text in listed if isinstance(text, str) and text not in (NULL, ZEROS))
         return {name for text in words for name in expressions.used_names(text)}
+
+    def is_for(self, names: Mapping[str, int]) -> bool:
+        """Whether it is done where names have these values."""
+        return expressions.values("when", [self._step.when], names) != (0,)
 
     def call(self, names: Mapping[str, int]) -> Call:
         return self._fixed or self._make_call(names)

@@ -50,7 +50,7 @@ def find_entry(code: str, names: HostNames, function: str) -> Entry | None:
     tree = ast.parse(code)
     found: list[Entry] = []
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
+        if isinstance(node, ast.FunctionDef) and not any("jit" in ast.unparse(one) for one in node.decorator_list):
             found += _entry(node, "", names)
         elif isinstance(node, ast.ClassDef):
             methods = (each for each in node.body if isinstance(each, ast.FunctionDef))

@@ -513,11 +513,19 @@ RUN_TIME_LIMITS = {
 """What the emulator finds beyond it only as a kernel runs, and the words of code, a pattern, that ask for it."""
 
 
+_ASSERTED = re.compile(r":(\d+): .*: Assertion `(.*)' failed\.$", re.MULTILINE)
+
+
 def unsupported_feature(text: str, source: str) -> str:
-    """What an emulated source used that is not here, by what its process wrote; empty where nothing.
+    """What an emulated source used that is not here, or asserts and does not have, by what its process wrote; empty where
+    nothing.
 
     A process can write what it likes, so its code must hold what it names; an abort is a fault otherwise.
     """
+    if asserted := _ASSERTED.search(text):
+        line, condition = asserted.groups()
+        if f"assert({condition})".replace(" ", "") in re.sub(r"\s", "", sources.without_comments(source)):
+            return f"what it asserts in line {line} does not hold here: {condition}"
     found = re.search(r"^beyond the emulator: (.*), line \d+$", text, re.MULTILINE)
     words = RUN_TIME_LIMITS.get(found[1]) if found else None
     if not found or not words:

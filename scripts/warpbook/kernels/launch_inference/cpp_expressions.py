@@ -5,6 +5,7 @@ What is no such expression raises `UnreadableExpression`, with its line.
 """
 
 import ast
+import math
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -30,6 +31,8 @@ _ROUNDS_UP = re.compile(
     r"i?(?:c|ceil|up|round_?up)_?div\w*|ceil|div(?:ide)?_?(?:round_?)?(?:up|ceil)|ceiling_?div\w*", re.IGNORECASE
 )
 """Names of a division that rounds up, where a header that is not here defines it."""
+_POWER_OF_2 = re.compile(r"(?:next|ceil|round_?up|to|upper)_?(?:pow(?:er)?_?(?:of_?)?(?:2|two))\w*", re.IGNORECASE)
+"""Names of a function for the least power of 2 that is not below a number, which no single expression of C++ is."""
 _NUMBER = re.compile(r"(0[xX][\da-fA-F]+|\d+)[uUlL]*")
 _OPERATORS: dict[str, type[ast.operator]] = {
     "+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.FloorDiv, "%": ast.Mod,
@@ -64,7 +67,7 @@ class SymbolicValue:
     def constant(self) -> bool:
         """Whether no extent decides it."""
         return not any(
-            isinstance(node, ast.Name) and node.id not in ("ceil", "min", "max") for node in ast.walk(self.tree)
+            isinstance(node, ast.Name) and node.id not in expressions.FUNCTIONS for node in ast.walk(self.tree)
         )
 
     def as_integer(self) -> "SymbolicValue":
@@ -142,6 +145,8 @@ class ExpressionReader:
         self._depth = 0
         self.type_of: Callable[[str], str] = lambda kind: kind
         """What a type is by its name in the file."""
+        self.least: Callable[[str], int] = lambda name: 0
+        """The least value of an extent or a loop's number."""
 
     def whole(self, node: "Node", line: int = 0) -> SymbolicValue:
         """The value of an expression that an int holds. `line` is where it stands, if not where its node says."""
@@ -232,7 +237,7 @@ class ExpressionReader:
             raise UnreadableExpression(f"`{_short(node)}` is no sum, product or quotient of extents and numbers", line)
         value = self.value(inner, line)
         if sign == "!":
-            return _negation(_truth(value))
+            return negation(_truth(value))
         return SymbolicValue(ast.UnaryOp(ast.USub(), value.tree), value.integer, value.whole) if sign == "-" else value
 
     def _combine(self, node: "Node", line: int) -> SymbolicValue:
@@ -267,8 +272,10 @@ class ExpressionReader:
         return choose(truth, self.value(first, line), self.value(second, line))
 
     def truth(self, node: "Node", line: int = 0) -> SymbolicValue:
-        """1 where a condition holds, else 0. Raises Unread."""
-        return _folded(_truth(self.value(node, line)))
+        """1 where a condition holds, else 0; a number where it is the same for all extents. Raises Unread."""
+        made = _folded(_truth(self.value(node, line)))
+        least, most = _bounds(made.tree, self.least)
+        return number(int(least)) if least == most else made
 
     def _size(self, node: "Node", line: int) -> SymbolicValue:
         named = cuda_ast.node_text(cuda_ast.field(node, "type") or cuda_ast.field(node, "value")).strip("() ")
@@ -297,6 +304,12 @@ class ExpressionReader:
             value = self.value(arguments[0], line)
             tree = value.as_integer().tree if value.whole or base.startswith("floor") else _call("ceil", value)
             return SymbolicValue(tree, integer=False)
+        if known is None and _POWER_OF_2.fullmatch(base.rpartition("::")[2]) and len(arguments) == 1:
+            return SymbolicValue(_call("next_power_of_2", self.value(arguments[0], line).as_integer()))
+        if base in ("abs", "fabs", "fabsf") and len(arguments) == 1:
+            value = self.value(arguments[0], line)
+            negative = SymbolicValue(ast.UnaryOp(ast.USub(), value.tree))
+            return SymbolicValue(_call("max", value, negative), value.integer, value.whole)
         if base in ("min", "max", "fmin", "fmax", "fminf", "fmaxf") and len(arguments) == 2:
             both = [self.value(each, line) for each in arguments]
             made = _call(base.strip("f") if base.startswith("f") else base, *both)
@@ -348,6 +361,69 @@ def _is_counted(tree: ast.AST) -> bool:
     )
 
 
+def _bounds(tree: ast.AST, least: Callable[[str], int]) -> tuple[float, float]:
+    """Numbers that an expression is not below and not above, whatever its extents are, of which each has a least value."""
+    match tree:
+        case ast.Constant(value=int() as value):
+            return value, value
+        case ast.Name(id=name):
+            return least(name), math.inf
+        case ast.BinOp(left=left, op=ast.Mod(), right=ast.Constant(value=int() as size)) if size > 0:
+            return 0, size - 1
+        case ast.BinOp(left=left, op=sign, right=right):
+            (low, high), (lower, upper) = _bounds(left, least), _bounds(right, least)
+            if isinstance(sign, ast.Add):
+                return low + lower, high + upper
+            if isinstance(sign, ast.Sub):
+                return low - upper, high - lower
+            if isinstance(sign, ast.Mult) and low >= 0 and lower >= 0:
+                return low * lower, high * upper if high and upper else 0
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            low, high = _bounds(operand, least)
+            return -high, -low
+        case ast.Call(func=ast.Name(id="min" | "max" as function), args=arguments):
+            lows, highs = zip(*(_bounds(each, least) for each in arguments), strict=True)
+            choose_one = min if function == "min" else max
+            return choose_one(lows), choose_one(highs)
+    return -math.inf, math.inf
+
+
+_AS_LIMIT: dict[str, Callable[[int], tuple[str, int]]] = {
+    r"1 - min\((?P<name>\w+) % (?P<number>\d+), 1\)": lambda number: ("multiple_of", number),
+    r"1 - min\(max\((?P<name>\w+) - (?P<number>\d+), -\((?P=name) - (?P=number)\)\), 1\)": lambda number: (
+        "is",
+        number,
+    ),
+    r"1 - min\(max\((?P<name>\w+) - (?P<number>\d+), 0\), 1\)": lambda number: ("at_most", number),
+    r"min\(max\((?P<number>\d+) - (?P<name>\w+), 0\), 1\)": lambda number: ("at_most", number - 1),
+    r"1 - min\(max\((?P<number>\d+) - (?P<name>\w+), 0\), 1\)": lambda number: ("at_least", number),
+    r"min\(max\((?P<name>\w+) - (?P<number>\d+), 0\), 1\)": lambda number: ("at_least", number + 1),
+}
+"""What a truth says of one extent, as a limit."""
+
+
+def limits_of(truth: SymbolicValue) -> dict[str, dict[str, int]] | None:
+    """The limits of single extents that say the same as a truth; None where it says more."""
+    match truth.tree:
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            parts = [replace(truth, tree=left), replace(truth, tree=right)]
+        case ast.BinOp(left=ast.Constant(value=1), right=ast.Call(func=ast.Name(id="max"), args=[first, second])):
+            parts = [negation(replace(truth, tree=each)) for each in (first, second)]
+        case _:
+            parts = []
+    if not parts:
+        found = ((re.fullmatch(pattern, truth.text), key) for pattern, key in _AS_LIMIT.items())
+        limits = [{match["name"]: dict([key(int(match["number"]))])} for match, key in found if match]
+        return limits[0] if limits else None
+    made: dict[str, dict[str, int]] = {}
+    for one in map(limits_of, parts):
+        for name, limit in (one or {"": {}}).items():
+            if not limit or made.get(name, {}).keys() & limit.keys():
+                return None
+            made[name] = made.get(name, {}) | limit
+    return made
+
+
 def _truth(value: SymbolicValue) -> SymbolicValue:
     """1 of what is not 0, else 0."""
     if value.constant:
@@ -360,12 +436,17 @@ def _condition(text: str, sides: tuple[SymbolicValue, ...] = ()) -> SymbolicValu
     return replace(symbolic(text), is_truth=True, sides=sides)
 
 
-def _negation(value: SymbolicValue) -> SymbolicValue:
+def negation(value: SymbolicValue) -> SymbolicValue:
+    """1 where a value is 0, else 0."""
     truth = _truth(value)
-    return replace(
-        _truth(symbolic(f"1 - ({truth.text})")) if truth.constant else _condition(f"1 - ({truth.text})"),
-        sides=value.sides[::-1],
-    )
+    if truth.constant:
+        return _truth(symbolic(f"1 - ({truth.text})"))
+    match truth.tree:
+        case ast.BinOp(left=ast.Constant(value=1), op=ast.Sub(), right=negated):
+            text = ast.unparse(negated)
+        case _:
+            text = f"1 - ({truth.text})"
+    return _condition(text, value.sides[::-1])
 
 
 def _exceeds(left: SymbolicValue, right: SymbolicValue) -> SymbolicValue:
@@ -377,17 +458,27 @@ def _exceeds(left: SymbolicValue, right: SymbolicValue) -> SymbolicValue:
 
 
 def _differs(left: SymbolicValue, right: SymbolicValue) -> SymbolicValue:
+    if left.text == right.text:
+        return number(0)
     return _truth(left if right.text == "0" else symbolic(f"({left.text}) - ({right.text})"))
+
+
+def both(left: SymbolicValue, right: SymbolicValue) -> SymbolicValue:
+    """1 where two truths hold, else 0."""
+    if left.constant or right.constant:
+        one, other = (left, right) if left.constant else (right, left)
+        return number(0) if one.text == "0" else other
+    return _condition(f"({left.text}) * ({right.text})")
 
 
 _CONDITIONS: dict[str, Callable[[SymbolicValue, SymbolicValue], SymbolicValue]] = {
     "!=": _differs,
-    "==": lambda left, right: _negation(_differs(left, right)),
+    "==": lambda left, right: negation(_differs(left, right)),
     ">": _exceeds,
     "<": lambda left, right: _exceeds(right, left),
-    "<=": lambda left, right: _negation(_exceeds(left, right)),
-    ">=": lambda left, right: _negation(_exceeds(right, left)),
-    "&&": lambda left, right: _condition(f"({_truth(left).text}) * ({_truth(right).text})"),
+    "<=": lambda left, right: negation(_exceeds(left, right)),
+    ">=": lambda left, right: negation(_exceeds(right, left)),
+    "&&": lambda left, right: both(_truth(left), _truth(right)),
     "||": lambda left, right: _condition(f"max({_truth(left).text}, {_truth(right).text})"),
 }
 
@@ -405,7 +496,7 @@ def choose(truth: SymbolicValue, first: SymbolicValue, second: SymbolicValue) ->
         added = truth.tree if ast.unparse(more.right) == "1" else ast.BinOp(truth.tree, ast.Mult(), more.right)
         tree = ast.BinOp(second.tree, ast.Add(), added)
     else:
-        parts = ((truth, first), (_negation(truth), second))
+        parts = ((truth, first), (negation(truth), second))
         chosen = [ast.BinOp(condition.tree, ast.Mult(), value.tree) for condition, value in parts]
         tree = ast.BinOp(chosen[0], ast.Add(), chosen[1])
     return SymbolicValue(tree, integer, whole)

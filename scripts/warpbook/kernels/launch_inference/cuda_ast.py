@@ -129,7 +129,7 @@ def _host_nodes(node: "Node", of_device: set[str], of_host: set[str]) -> Iterato
     for each in node.children:
         inner = each
         while inner.type == "template_declaration":
-            inner = inner.children[-1]
+            inner = inner.named_children[-1]
         if inner.type == "function_definition" and _STRUCTURE.match(node_text(inner)):
             continue  # to the parser, since a macro stands before its name
         if inner.type == "function_definition":

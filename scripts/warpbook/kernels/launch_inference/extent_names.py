@@ -112,6 +112,10 @@ class HostNames:
         named = set(self._extents.get(_plain(name), ())) & extents
         return bool(named) and self.extent_at_place(array, place) not in named
 
+    def rank(self, array: str) -> int:
+        """How many extents an array has."""
+        return len(self._shapes.get(array, ()))
+
     def extent_at_place(self, array: str, place: int) -> str:
         """The extent that an array has at a place of its shape where nothing is unusual; empty where it has none there,
         or what is made of several."""

@@ -5,6 +5,7 @@ A variable that a loop or a condition changes is not known; nor is one that a ca
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,8 @@ THREADS, TILE = 256, 16
 _OCCUPANCY = re.compile(
     r"cudaOccupancyMaxActiveBlocksPerMultiprocessor\(\s*&(\w+)|cudaOccupancyMaxPotentialBlockSize\w*\(\s*&(\w+),\s*&(\w+)"
 )
+_PITCH = re.compile(r"cudaMallocPitch\(\s*[^,]*,\s*&(\w+)\s*,\s*([^,]+),")
+"""The bytes from row to row, which are those of a row here."""
 _BLOCKS = 8
 """Blocks of 256 threads that a multiprocessor holds."""
 _COMMAND_LINE = re.compile(r"\bargc\b")
@@ -47,7 +50,22 @@ _OF_DEVICE = {
 }  # fmt: skip
 """What a device says of itself, as an H100 does."""
 _ATTRIBUTE = re.compile(rf"cudaDeviceGetAttribute\(\s*&(\w+),\s*({'|'.join(_OF_DEVICE)})\b")
+BRANCHES = ("if_statement", "switch_statement", "conditional_expression")
 LOOPS = ("for_statement", "while_statement", "do_statement", "for_range_loop")
+_LEAVES = re.compile(r"\s*(?:return\b|throw\b|(?:std::)?(?:exit|abort)\s*\()")
+ASSERTS = re.compile(r"(?:assert|TORCH_CHECK|AT_ASSERTM?|AT_CHECK)\b")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a launch stands under: where the statement begins, which of its branches, and whether that is taken; None
+    where that is not known."""
+
+    statement: int
+    branch: str
+    truth: SymbolicValue | None
+    words: str
+    line: int
 
 
 class Globals:
@@ -56,8 +74,12 @@ class Globals:
     def __init__(self, root: "Node", names: HostNames):
         self.known: dict[str, Known] = {}
         self.lines: dict[str, int] = {}
+        self._enumerations: set[str] = set()
+        self._text = cuda_ast.node_text(root)
         for node in cuda_ast.walk(root):
             match node.type:
+                case "enum_specifier":
+                    self._enumerations.add(cuda_ast.field_text(node, "name"))
                 case "preproc_def":
                     self._keep(node, _macro_value(node), ())
                 case "preproc_function_def":
@@ -74,6 +96,17 @@ class Globals:
                 scope.enumerate(node)
         self.known |= scope.known
         self.lines |= scope.lines
+
+    def rank(self, tensor: str) -> int:
+        """How many extents the file asks a tensor for, as by `x.size(1)`."""
+        asked = re.findall(
+            rf"\b{re.escape(tensor)}\s*(?:\.|->)\s*(?:size|shape|sizes\(\))\s*[\[(]\s*(\d)\s*[\])]", self._text
+        )
+        return 1 + max(map(int, asked), default=-1)
+
+    def is_enumeration(self, declaration: "Node") -> bool:
+        """Whether what a declaration declares is one of the file's enumerations."""
+        return cuda_ast.field_text(declaration, "type").removeprefix("enum ") in self._enumerations
 
     def _keep(self, node: "Node", body: "Node | None", parameters: tuple[str, ...]) -> None:
         if body is not None:
@@ -104,6 +137,33 @@ def _chosen(name: str, truth: SymbolicValue, first: Known, second: Known, line: 
         both = ([*each.values, *[cpp.number(1)] * 3][:3] for each in (first, second))
         return Extents(tuple(cpp.choose(truth, *each) for each in zip(*both, strict=True)))
     return UnreadableExpression(f"`{name}` is set under a condition", line)
+
+
+def _holds(node: "Node", inner: "Node") -> bool:
+    """Whether a node is another or stands around it."""
+    return node.start_byte <= inner.start_byte and inner.end_byte <= node.end_byte
+
+
+def _leaves(case: "Node") -> bool:
+    """Whether nothing below a case of a `switch` is reached from it."""
+    return any(
+        each.type == "break_statement" or _LEAVES.match(cuda_ast.node_text(each)) for each in cuda_ast.walk(case)
+    )
+
+
+def _always_leaves(statement: "Node") -> bool:
+    """Whether the function ends in an `if` without `else`."""
+    body = cuda_ast.field(statement, "consequence")
+    inner = body.named_children[-1:] if body and body.type == "compound_statement" else [body]
+    last = inner[0] if inner else None
+    return not cuda_ast.field(statement, "alternative") and bool(last and _LEAVES.match(cuda_ast.node_text(last)))
+
+
+def first_argument(statement: "Node") -> "Node | None":
+    """The first argument of a call that is a statement; None where it is none."""
+    call = statement.named_children[0] if statement.named_children else None
+    listed = cuda_ast.field(call, "arguments") if call else None
+    return listed.named_children[0] if listed and listed.named_children else None
 
 
 def _macro_value(node: "Node") -> "Node | None":
@@ -146,9 +206,12 @@ class HostScope:
         """The loops around a launch that count from 0, by where they stand: the number's name, and how many turns."""
         self.renamed: set[str] = set()
         """Names whose numbers go by an extent's name here, or are none's."""
+        self.conditions: list[Condition] = []
+        """What decides whether a launch is reached."""
         self.is_first_pass = False
         """Whether the first pass alone of loops around a launch is read."""
         self.reader = cpp.ExpressionReader(self.look_up)
+        self.reader.least = lambda name: int(name in names.base)
         for name, extent in taken.items():
             if name in outside.known:
                 self._take(name, extent, outside.lines.get(name, 0))
@@ -168,11 +231,11 @@ class HostScope:
                 return None
             self._take(name, extent, line)
             return self.known[name]
-        extent = self.names.find_extent(member)
+        extent = "" if member in self._pointers else self.names.find_extent(member)
         if owner:
             array = self.names.find_array(owner.partition(".")[0])
-            extent = self.names.find_extent(f"{array}_{member}") if array else extent
-            extent = self.names.extent_of_array(array, extent or self.names.find_extent(member))
+            own = self.names.find_extent(f"{array}_{member}") if array else ""
+            extent = own or self.names.extent_of_array(array, extent)
         if not extent or not (owner or name in self._taken or extent not in self._claimed):
             return None
         self._take(name, extent, line)
@@ -193,15 +256,26 @@ class HostScope:
             return
         extent = self._taken.get(name) or self.names.find_extent(name, among)
         self._parameters.add(name)
+        factor = self.names.taken_number(name)
         if extent:
             self.known[name] = cpp.extent(extent)
             self._claimed.add(extent)
+        elif factor is not None:
+            self.known[name] = cpp.number(int(factor))
         elif _OF_BLOCK.fullmatch(name):
             self._suppose(name, THREADS)
         elif _OF_TILE.fullmatch(name):
             self._suppose(name, TILE)
         else:
             self.known[name] = UnreadableExpression(f"`{name}` is a parameter whose name is no extent's", line)
+
+    def template_parameter(self, name: str, default: str, line: int) -> None:
+        """A number that the template of the host's function takes."""
+        value = cpp.parse_expression(default) if default else None
+        if value is not None:
+            self._bind(name, value, line)
+        elif _OF_BLOCK.fullmatch(name) or _OF_TILE.fullmatch(name):
+            self._suppose(name, THREADS if _OF_BLOCK.fullmatch(name) else TILE)
 
     def _suppose(self, name: str, value: int, of: str = "") -> None:
         self.known[name] = cpp.number(value)
@@ -226,6 +300,7 @@ class HostScope:
                 variable, name, turns = counted
                 self.known[variable] = cpp.extent(name)
                 self.loops[statement.start_byte] = (name, turns)
+        self._enter_branch(statement, launch)
         for inner in statement.named_children:
             if inner.start_byte <= launch.start_byte < inner.end_byte:
                 if inner.type == "compound_statement":
@@ -234,6 +309,60 @@ class HostScope:
                     self._enclosing(inner, launch)
             elif inner.type == "declaration" and (self.is_first_pass or statement.type not in LOOPS):
                 self.declare(inner)
+
+    def _enter_branch(self, statement: "Node", launch: "Node") -> None:
+        """Keep the condition of the branch of a statement that a launch stands in."""
+        condition = cuda_ast.field(statement, "condition")
+        if condition is None or statement.type not in BRANCHES:
+            return
+        inside = next((each for each in statement.named_children if _holds(each, launch)), statement)
+        asked, branch, line = cuda_ast.node_text(condition), "then", cuda_ast.line(statement)
+        truth = self._truth(asked, line)
+        if statement.type == "switch_statement":
+            cases = [each for each in inside.named_children if each.type == "case_statement"]
+            place = next((number for number, each in enumerate(cases) if _holds(each, launch)), -1)
+            truth, branch = self._case_truth(asked, cases, place, line), str(place)
+        elif inside == condition:
+            return
+        elif inside == cuda_ast.field(statement, "alternative"):
+            truth, branch = truth and cpp.negation(truth), "else"
+        self.conditions.append(Condition(statement.start_byte, branch, truth, " ".join(asked.split()), line))
+
+    def _case_truth(self, asked: str, cases: "list[Node]", place: int, line: int) -> SymbolicValue | None:
+        """Whether a case of a `switch` is reached, by its own value or from those above that do not leave."""
+        if place < 0 or (place + 1 < len(cases) and not _leaves(cases[place])):
+            return None
+        first = place
+        while first and not _leaves(cases[first - 1]):
+            first -= 1
+        tests: list[str] = []
+        values = [cuda_ast.field_text(each, "value") for each in cases]
+        for value in values[first : place + 1]:
+            others = " && ".join(f"({asked}) != ({other})" for other in values if other)
+            tests.append(f"({asked}) == ({value})" if value else others or "true")
+        return self._truth(" || ".join(f"({test})" for test in tests), line)
+
+    def _read(self, text: str, line: int) -> Known:
+        """What an expression stands for, or why that is not known."""
+        node = cpp.parse_expression(text)
+        try:
+            return self.reader.value(node, line) if node else UnreadableExpression(f"`{text}` is no expression", line)
+        except UnreadableExpression as reason:
+            return reason
+
+    def _truth(self, text: str, line: int) -> SymbolicValue | None:
+        """Whether a condition holds; None where that is not known."""
+        node = cpp.parse_expression(text)
+        try:
+            return self.reader.truth(node, line) if node else None
+        except UnreadableExpression:
+            return None
+
+    def _require(self, statement: "Node", truth: SymbolicValue | None) -> None:
+        """Keep what must hold behind a statement, where extents decide it."""
+        if truth and not truth.constant:
+            words = " ".join(cuda_ast.node_text(statement).split())
+            self.conditions.append(Condition(statement.start_byte, "on", truth, words, cuda_ast.line(statement)))
 
     def _counted_loop(self, loop: "Node") -> tuple[str, str, str] | None:
         """(variable, the name that it gets in facts, turns) of `for (int n = 0; n < N; n++)`; None for other loops."""
@@ -254,6 +383,11 @@ class HostScope:
         return variable, f"{variable}_index" if self.names.is_taken(variable) else variable, turns
 
     def _statement(self, statement: "Node") -> None:
+        if statement.type == "if_statement" and _always_leaves(statement):
+            truth = self._truth(cuda_ast.field_text(statement, "condition"), cuda_ast.line(statement))
+            self._require(statement, truth and cpp.negation(truth))
+        elif ASSERTS.match(cuda_ast.node_text(statement)) and (given := first_argument(statement)) is not None:
+            self._require(statement, self._truth(cuda_ast.node_text(given), cuda_ast.line(statement)))
         if statement.type == "declaration":
             self.declare(statement)
         elif statement.type == "if_statement" and self._branches(statement):
@@ -279,6 +413,8 @@ class HostScope:
             elif asked := _ATTRIBUTE.search(cuda_ast.node_text(statement)):
                 variable, attribute = asked.groups()
                 self._suppose(variable, _OF_DEVICE[attribute], ", as an H100 has")
+            elif pitch := _PITCH.search(cuda_ast.node_text(statement)):
+                self.known[pitch[1]] = self._read(pitch[2], line=cuda_ast.line(statement))
             elif asked := _OCCUPANCY.search(cuda_ast.node_text(statement)):
                 numbers = (_BLOCKS, _BLOCKS * _OF_DEVICE["multiProcessorCount"], THREADS)
                 for variable, number in zip(asked.groups(""), numbers, strict=True):
@@ -357,6 +493,12 @@ class HostScope:
         if shape := _OF_SHAPE.fullmatch("".join(cuda_ast.node_text(value).split())):
             array, place = self._find_array(shape[1]), int(shape[2])
             if self.names.is_at_other_place(name, array, place):
+                # An image alone, of one channel, has the last extents of the batch.
+                fewer = self.names.rank(array) - self._outside.rank(shape[1])
+                extent = self.names.extent_at_place(array, place + fewer) if fewer > 0 <= place else ""
+                if extent and extent == self.names.find_extent(name):
+                    self._take(name, extent, line)
+                    return
                 words = f"`{name}` is extent {place} of {shape[1]}, where {array} has {self.names.extent_at_place(array, place)}"
                 self.known[name] = UnreadableExpression(f"{words}: its shape is another", line)
                 return

@@ -1,7 +1,7 @@
 """What is read of a launch: the header's facts, or why they were not read, and how they are written as YAML."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 UNKNOWN = "?"
@@ -41,6 +41,15 @@ def sum_of_blocks(facts: dict[str, Any], output: str, value_bytes: int = 4) -> d
     return {"scratch": {_PARTIAL: f"{value_bytes} * {blocks}"}, "steps": [step, {"sum": _PARTIAL}], **rest}
 
 
+def conditional_steps(facts: dict[str, Any], when: str) -> dict[str, Any]:
+    """The facts of launches as steps that are done where an expression is not 0."""
+    launch = {key: value for key, value in facts.items() if key in (*LAUNCH_KEYS, "loop")}
+    cleared = [{"clear": name} for name in facts.get("clear", ())]
+    steps = [*cleared, *(facts.get("steps") or [launch])]
+    rest = {key: value for key, value in facts.items() if key not in {*launch, "steps", "clear"}}
+    return {"steps": [step if when == "1" else {**step, "when": when} for step in steps], **rest}
+
+
 @dataclass(frozen=True)
 class InferredLaunch:
     """What a launch says: the header's facts, its line, and what was taken for what."""
@@ -55,6 +64,12 @@ class InferredLaunch:
         facts = ", ".join(f"{key} {yaml_line(value)}" for key, value in self.facts.items())
         taken = f"; taken for the layer's by name: {', '.join(self.taken)}" if self.taken else ""
         return f"launch read from line {self.line}: {facts}{taken}"
+
+
+def with_limits(launch: InferredLaunch, limits: dict[str, dict[str, int]]) -> InferredLaunch:
+    """A launch that is for extents within further limits."""
+    both = launch.facts.get("limits", {}) | limits
+    return replace(launch, facts=launch.facts | ({"limits": both} if both else {}))
 
 
 class UnreadableLaunch(Exception):

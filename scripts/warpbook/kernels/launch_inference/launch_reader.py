@@ -7,6 +7,7 @@ line, and the facts to write instead, as far as they were understood.
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from warpbook.kernels.launch_inference.inferred_facts import (
     yaml_line,
     yaml_lines,
 )
-from warpbook.kernels.launch_inference.launch_sequence import LaunchSequence
+from warpbook.kernels.launch_inference.launch_paths import find_paths, infer_paths
 from warpbook.kernels.launch_inference.launch_sites import (
     find_launches,
     function_parameters,
@@ -36,6 +37,7 @@ from warpbook.problems.problem import Problem
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+_LISTED_MAX = 8
 _IN_A_ROW_MAX = 6
 """So many kernels compute one result; more are a program's that computes others too."""
 
@@ -82,25 +84,33 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
         ]
         if not together:
             raise UnreadableLaunch(f"no function launches {' and '.join(several)}")
-        return LaunchSequence(together[0]).infer()
-    sequences = [group for group in groups.values() if len(group) > 1 and LaunchSequence(group).hands_on()]
-    if sequences and len(groups) == 1:
+        return infer_paths(find_paths(together[0]))
+    paths = {key: find_paths(group) for key, group in groups.items()}
+    groups |= {key: list(first.parts) for key, (first, *further) in paths.items() if not further}
+    wrappers = [key for key, (first, *_) in paths.items() if first.parts[0].function_name != "main"]
+    if len(groups) > 1 == len(wrappers) and all(path.is_whole for path in paths[wrappers[0]]):
+        with suppress(UnreadableLaunch):  # else a benchmark beside it may tell
+            return infer_paths(paths[wrappers[0]])
+    whole = [each for each in paths.values() if all(path.is_whole and not path.is_single for path in each)]
+    if whole and len(groups) == 1:
         try:
-            return LaunchSequence(sequences[0]).infer()
+            return infer_paths(whole[0])
         except UnreadableLaunch:
-            if len(sequences[0]) <= _IN_A_ROW_MAX or not any(one.has_all_arrays for one in sequences[0]):
+            ((_, group),) = groups.items()
+            if len(group) <= _IN_A_ROW_MAX or not any(one.has_all_arrays for one in group):
                 raise
     if not groups:
         raise UnreadableLaunch(f"{' and '.join(several)} is launched nowhere; launched are {', '.join(named)}")
     if len({one.kernel for group in groups.values() for one in group}) > 1:
         raise UnreadableLaunch(_which(list(groups.values())))
-    if sequences:
-        read = [LaunchSequence(group).infer() for group in groups.values()]
+    if whole:
+        read = [infer_paths(each) for each in paths.values()]
     else:
         single = [one for group in groups.values() for one in group]
         read = _readable([one for one in single if one.is_complete] or single)
     others = [each for each in read if each.facts != read[0].facts]
-    if others:
+    adds_up = any("sum" in step for step in read[0].facts.get("steps", ()))
+    if others and not (adds_up and len(groups) == 1):  # else passes behind the first, which add up the rest
         raise UnreadableLaunch(
             f"lines {read[0].line} and {others[0].line} launch {chosen[0].kernel} in different ways", read[0].facts
         )
@@ -114,7 +124,7 @@ def _readable(launches: Sequence[LaunchInference]) -> list[InferredLaunch]:
     unread: list[UnreadableLaunch] = []
     for launch in launches:
         try:
-            read.append(launch.infer())
+            read.append(infer_paths(find_paths([launch])))
         except UnreadableLaunch as reason:
             unread.append(reason)
     if not read:
@@ -124,7 +134,8 @@ def _readable(launches: Sequence[LaunchInference]) -> list[InferredLaunch]:
 
 def _which(groups: "list[list[LaunchInference]]") -> str:
     """The question which kernel, or which in a row, computes the result: each answer is a line of YAML."""
-    lines = ", ".join(f"{one.kernel} in line {one.line}" for group in groups for one in group)
+    launched = {one.kernel: one.line for group in reversed(groups) for one in reversed(group)}
+    lines = [f"{kernel} in line {line}" for kernel, line in sorted(launched.items(), key=lambda one: one[1])]
     answers: list[str] = []
     for group in groups:
         kernels = list(dict.fromkeys(one.kernel for one in group))
@@ -133,8 +144,11 @@ def _which(groups: "list[list[LaunchInference]]") -> str:
         if in_a_row and (not alone or len(kernels) <= _IN_A_ROW_MAX):
             answers.append(yaml_lines({"kernel": kernels}))
         answers += [yaml_lines({"kernel": one.kernel}) for one in (alone if in_a_row else group)]
-    listed = " or ".join(f"`{answer}`" for answer in dict.fromkeys(answers))
-    return f"several kernels are launched: {lines}; say which: {listed}"
+    listed = [f"`{answer}`" for answer in dict.fromkeys(answers)]
+    more = f" and {len(lines) - _LISTED_MAX} more" if lines[_LISTED_MAX:] else ""
+    other = " or another of them" if listed[_LISTED_MAX:] else ""
+    few = f"{', '.join(lines[:_LISTED_MAX])}{more}; say which: {' or '.join(listed[:_LISTED_MAX])}{other}"
+    return f"several kernels are launched: {few}"
 
 
 def _absent_headers(code: str) -> str:
@@ -169,13 +183,14 @@ def _draft(kernel: str, definition: "Node", code: str, names: HostNames) -> dict
     """The facts of a kernel's launch as far as a host tells that calls everything as the kernel does."""
     declared = cuda_ast.field(definition, "declarator")
     listed = cuda_ast.field_text(declared, "parameters") if declared else "()"
-    required = [] if "<" in kernel else template_parameters(definition, with_default=False)
+    takes = {} if "<" in kernel else template_parameters(definition)
+    required = [name for name, parameter in takes.items() if not parameter.default]
     given = ", ".join(name for name, _ in function_parameters(definition))
     root = cuda_ast.parse(f"{code}\nvoid launched_by{listed} {{ {kernel}<<<unknown, unknown>>>({given}); }}\n")
     launch = list(find_launches(root))[-1]
     made = LaunchInference(launch, kernel_definitions(root)[unqualified(kernel)], Globals(root, names), root, names)
     try:
-        facts = made.infer().facts
+        facts = infer_paths(find_paths([made])).facts
     except UnreadableLaunch as unread:
         facts = unread.facts
     template = f"<{', '.join([UNKNOWN] * len(required))}>" if required else ""

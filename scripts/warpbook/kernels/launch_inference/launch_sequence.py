@@ -45,6 +45,8 @@ class LaunchSequence:
         done: set[int] = set()
         for part in self._parts:
             for place, name, value in part.fills():
+                if value is None and arrays.get(name) in scratch:
+                    raise UnreadableLaunch(f"{lines}: nothing tells what the host copies to `{name}`")
                 if place not in done and arrays.get(name) in {self._names.output, *scratch}:
                     filled = value and arrays[name] in scratch
                     steps.append({"fill": {arrays[name]: value}} if filled else {"clear": arrays[name]})
@@ -93,9 +95,12 @@ class LaunchSequence:
         behind: set[str] = set()
         for number, part in enumerate(reversed(self._parts)):
             places = [place for place in part.pointer_places if place < len(part.pointers)]
-            if number and not behind & {part.pointers[place][0] for place in places if not part.only_reads(place)}:
+            written = {
+                part.pointers[place][0] for place in places if not part.only_reads(place)
+            } | part.device_variables
+            if number and not behind & written:
                 return False
-            behind |= {part.pointers[place][0] for place in places if part.reads(place)}
+            behind |= {part.pointers[place][0] for place in places if part.reads(place)} | part.device_variables
         return True
 
     def _variables(self) -> "dict[str, list[tuple[int, bool]]]":

@@ -35,6 +35,14 @@ class LaunchSite:
         return unqualified(self.kernel)
 
 
+@dataclass(frozen=True)
+class TemplateParameter:
+    """Whether it is a type, and what it is where nothing is given; empty where it has to be given."""
+
+    is_type: bool
+    default: str
+
+
 def kernel_definitions(root: "Node") -> "dict[str, Node]":
     """The kernels that a file defines, by name, templates included, in their order there; not those of macros."""
     return {name: node for node in cuda_ast.walk(root) if (name := _kernel_name(node))}
@@ -48,14 +56,18 @@ def kernel_names(code: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, map(_kernel_name, plain))))
 
 
-def template_parameters(kernel: "Node", with_default: bool = True) -> list[str]:
-    """Names of what a kernel's template takes, types and numbers; none of what is no template. Without those
-    `with_default`, what has to be given."""
-    around = kernel.parent
+def template_parameters(function: "Node") -> dict[str, "TemplateParameter"]:
+    """What a function's template takes by name, types and numbers, in order; none of what is no template."""
+    around = function.parent
     listed = cuda_ast.field(around, "parameters") if around and around.type == "template_declaration" else None
     declared = listed.named_children if listed else []
-    texts = (cuda_ast.node_text(each) for each in declared if each.type != "comment")
-    return [re.split(r"\W+", text.partition("=")[0].strip())[-1] for text in texts if with_default or "=" not in text]
+    texts = (cuda_ast.node_text(each).partition("=") for each in declared if each.type != "comment")
+    return {
+        re.split(r"\W+", text.strip())[-1]: TemplateParameter(
+            text.lstrip().startswith(("typename", "class")), default.strip()
+        )
+        for text, _, default in texts
+    }
 
 
 def without_alias(kind: str, code: str) -> str:

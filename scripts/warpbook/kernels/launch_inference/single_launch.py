@@ -12,9 +12,9 @@ from warpbook.common import expressions, units
 from warpbook.kernels import launches
 from warpbook.kernels.launch_inference import cpp_expressions as cpp
 from warpbook.kernels.launch_inference import cuda_ast
-from warpbook.kernels.launch_inference.cpp_expressions import UnreadableExpression
+from warpbook.kernels.launch_inference.cpp_expressions import Known, UnreadableExpression
 from warpbook.kernels.launch_inference.extent_names import HostNames
-from warpbook.kernels.launch_inference.host_scope import LOOPS, Globals, HostScope
+from warpbook.kernels.launch_inference.host_scope import ASSERTS, Condition, Globals, HostScope, first_argument
 from warpbook.kernels.launch_inference.inferred_facts import (
     LAUNCH_KEYS,
     UNKNOWN,
@@ -51,10 +51,15 @@ _LEAST = re.compile(
 """A number that every other one exceeds, as a maximum begins with."""
 _STORES = re.compile(r"atomic|store_matrix|__st\w\w\b")
 """Functions that write what their first argument points to."""
+_HOST_FILL = re.compile(r"(?:std::)?(?:fill(?:_n)?\((\w+).*,([^,]+)\)|memset\((\w+),(?:0|0x0+)\b)")
+_HOST_MEMORY = re.compile(r"(?:\([\w*]+\))?(?:malloc\(|new\w|nullptr|NULL)")
+_ZERO = re.compile(
+    r"(?:\(?(?:float|double|int)?\)?)?[{(]*(?:.*,)?[+-]?0*\.?0*[fF]?[})]*|\([^,]*\)|.*calloc\(.*|.*::zeros.*"
+)
+"""A value, an initializer or an allocation of zeros."""
 _SET = re.compile(r"\*(\w+)=[^=]|(\w+)\[0\]=[^=]")
 _MADE_AS = re.compile(r"(\w+)=(?:torch|at)::(?:zeros|full)")
 _FACTOR = r"\w+(?=\s*\*)|(?<=\*)\w+|(?<=\* )\w+"
-_CONDITIONS = ("if_statement", "switch_statement", "else_clause", "conditional_expression", "case_statement")
 
 
 def _is_assigned(node: "Node") -> bool:
@@ -73,6 +78,12 @@ def _is_added_to(node: "Node") -> bool:
         inner, around = around, around.parent
     called = cuda_ast.field_text(around.parent, "function") if around else ""
     return called.startswith("atomicAdd") and around is not None and around.named_children[0] == inner
+
+
+def _filled_with(text: str) -> float | None:
+    """The value that an expression fills memory with, FLOAT_MIN for the least number and 0; None for any other."""
+    least = _LEAST.search(text) or re.search(r"numeric_limits<\w+>::lowest", text)
+    return FLOAT_MIN if least else 0 if _ZERO.fullmatch(text) else None
 
 
 class LaunchInference:
@@ -100,6 +111,8 @@ class LaunchInference:
         self.is_square = False
         self.is_asked_for = False
         """Whether somebody named the kernel: a choice that the host makes, not by an extent, is made."""
+        self.is_of_path = False
+        """Whether the facts that it is read for tell in which cases it is done."""
         self.fixed: dict[str, dict[str, int]] = {}
         """Extents that nothing tells the kernel, and that are the same in every case of it."""
         self.pointers = [self._pointer(node) for node in launch.arguments]
@@ -118,6 +131,9 @@ class LaunchInference:
         self._scope.is_first_pass = first_pass
         for name, declaration in self._host:
             self._scope.parameter(name, declaration, self._among)
+        for name, parameter in template_parameters(launch.function).items():
+            if not parameter.is_type:
+                self._scope.template_parameter(name, parameter.default, cuda_ast.line(launch.function))
         body = cuda_ast.field(launch.function, "body")
         if body is not None:
             self._scope.read_until(body, launch.node)
@@ -131,7 +147,7 @@ class LaunchInference:
     def with_sibling_extents(self, extents: Mapping[str, str]) -> "LaunchInference":
         """It, among launches that get extents by these names of the host's."""
         made = LaunchInference(self._launch, self._kernel, self._outside, self._root, self.names, extents)
-        made.is_asked_for = self.is_asked_for
+        made.is_asked_for, made.is_of_path = self.is_asked_for, self.is_of_path
         return made
 
     @property
@@ -143,7 +159,7 @@ class LaunchInference:
     @cached_property
     def _held(self) -> set[str]:
         """The array that the kernel may find in constant memory."""
-        return {self.names.arrays[1]} if "cudaMemcpyToSymbol" in cuda_ast.node_text(self._root) else set()
+        return {self.names.arrays[1]} if self._symbols else set()
 
     @property
     def has_all_arrays(self) -> bool:
@@ -151,7 +167,7 @@ class LaunchInference:
         return self.is_complete or set(self._roles().values()) >= set(self.names.arrays)
 
     def infer(self) -> InferredLaunch:
-        """The facts. Raises UnreadableLaunch with those that are known."""
+        """The facts of a path that is this launch alone. Raises UnreadableLaunch with those that are known."""
         facts = self.facts(self._arrays())
         self._check_unconditional()
         limits = self.limits(facts, facts)
@@ -172,6 +188,7 @@ class LaunchInference:
         """The facts of the first pass of a loop of which each adds up what the one before left, and of the sum of what it
         leaves; none where they are not known."""
         one = LaunchInference(self._launch, self._kernel, self._outside, self._root, self.names, self._beside, True)
+        one.is_of_path = True
         try:
             return one.infer().facts
         except UnreadableLaunch as unread:
@@ -261,7 +278,15 @@ class LaunchInference:
                 is_pointer_of = "*" in cuda_ast.node_text(target) or node.type == "assignment_expression"
                 found.setdefault(declared_name(target), []).append(value if is_pointer_of else node)
         kinds = ("binary_expression", "pointer_expression", "identifier")
-        return {name: values[0] for name, values in found.items() if len(values) == 1 and values[0].type in kinds}
+        made = {name: values[0] for name, values in found.items() if len(values) == 1 and values[0].type in kinds}
+        begins = {name: next(iter(re.findall(r"\w+", cuda_ast.node_text(value))), "") for name, value in made.items()}
+
+        def ends(name: str) -> bool:  # pointers that a loop swaps are each made of the other
+            for _ in range(len(begins) + 1):
+                name = begins.get(name, "")
+            return not name
+
+        return {name: value for name, value in made.items() if ends(name)}
 
     def offset(self, place: int) -> str:
         """What is added to a pointer, as ` + n * C`; empty where nothing is."""
@@ -326,30 +351,30 @@ class LaunchInference:
                 return " * ".join(["4", *(f"({text})" for text in texts)]) if made else fact_value(texts[0])
         return ""
 
-    def fills(self) -> "Iterator[tuple[int, str, float]]":
+    def fills(self) -> "Iterator[tuple[int, str, float | None]]":
         """Each place before this launch where the host fills memory: the place, the variable, and the value, which is
-        FLOAT_MIN for the least number and 0 for any other."""
+        FLOAT_MIN for the least number; None where it is not known."""
         body = cuda_ast.field(self._launch.function, "body")
-        values: dict[str, str] = {}
+        held: dict[str, set[float | None]] = {}
         for node in cuda_ast.walk(body) if body else ():
             if node.start_byte > self._launch.node.start_byte:
                 return
-            if node.type not in ("call_expression", "assignment_expression", "init_declarator"):
-                continue
             text = "".join(cuda_ast.node_text(node).split())
-            if node.type == "init_declarator":
-                values[declared_name(node)] = cuda_ast.field_text(node, "value")
-            copied = _FILL.match(text) if node.type == "call_expression" else None
-            made = (_MADE_AS if node.type == "init_declarator" else _SET).match(text)
-            if copied and ("cudaMemset" in copied[0] or "HostToDevice" in text):
-                yield node.start_byte, copied[1], self._filled_with(values.get(copied[2], ""))
-            elif made and node.type != "call_expression":
-                yield node.start_byte, next(filter(None, made.groups())), self._filled_with(text)
-
-    @staticmethod
-    def _filled_with(text: str) -> float:
-        least = _LEAST.search(text) or re.search(r"numeric_limits<\w+>::lowest", text)
-        return FLOAT_MIN if least else 0
+            if node.type == "call_expression" and (copied := _FILL.match(text)):
+                if "cudaMemset" in copied[0]:
+                    yield node.start_byte, copied[1], 0
+                elif "HostToDevice" in text:
+                    values = held.get(copied[2], {None})
+                    yield node.start_byte, copied[1], next(iter(values)) if len(values) == 1 else None
+            elif node.type == "call_expression" and (filled := _HOST_FILL.match(text)):
+                held.setdefault(filled[1], set()).add(_filled_with(filled[2] or filled[3]))
+            elif node.type in ("assignment_expression", "init_declarator"):
+                right = "".join(cuda_ast.field_text(node, "right" if node.type[0] == "a" else "value").split())
+                name = next(iter(re.findall(r"\w+", cuda_ast.field_text(node, "left") or declared_name(node))), "")
+                if (_MADE_AS if node.type == "init_declarator" else _SET).match(text):
+                    yield node.start_byte, name, _filled_with(right)
+                if not _HOST_MEMORY.match(right):
+                    held.setdefault(name, set()).add(_filled_with(right))
 
     def _fills_output(self) -> bool:
         """Whether the host gives its output a value before the launch, which the kernel may add to; so of a factor beta,
@@ -376,14 +401,22 @@ class LaunchInference:
         return bool(lines)
 
     def _is_of_caller(self, place: int) -> bool:
-        """Whether the host's function gets what it gives at a place from a caller that this file does not have."""
-        function = declared_name(cuda_ast.field(self._launch.function, "declarator"))
-        called = {
-            cuda_ast.field_text(node, "function")
-            for node in cuda_ast.walk(self._root)
-            if node.type == "call_expression"
-        }
-        return self.pointers[place][0] in dict(self._host) and function not in called
+        """Whether the host's function gets what it gives at a place from callers, each of which fills it first or is in
+        another file."""
+        function, given = self.function_name, [name for name, _ in self._host]
+        if self.pointers[place][0] not in given:
+            return False
+        for node in cuda_ast.walk(self._root):
+            listed = cuda_ast.field(node, "arguments")
+            if node.type != "call_expression" or cuda_ast.field_text(node, "function") != function or not listed:
+                continue
+            before = cuda_ast.node_text(cuda_ast.enclosing(node, "function_definition")).partition(f"{function}(")[0]
+            arguments = [each for each in listed.named_children if each.type != "comment"]
+            argument = arguments[given.index(self.pointers[place][0])] if len(arguments) == len(given) else node
+            name = re.escape(next(iter(re.findall(r"\w+", cuda_ast.node_text(argument))), ""))
+            if not re.search(rf"cudaMem(?:set|cpy)\w*\s*\(\s*{name}\b|device_vector\s*<[^>]*>\s*{name}\b", before):
+                return False
+        return True
 
     def _extent_parameters(self) -> dict[str, str]:
         """Names that the kernel gets which are an extent's, or whose parameter's name is."""
@@ -415,9 +448,9 @@ class LaunchInference:
         as is k, those of `b` and `c` n; in a problem of rows, of one matrix, columns; W of the one image that a kernel with
         two numbers gets. Empty where that is not told."""
         numbers = [name for name, declaration in self.parameters if not is_pointer(declaration)]
+        image = {"H", "W"} <= set(self.names.base) and len(numbers) == 2
         if len(numbers) > len(self.names.base):  # factors and sizes of tiles are among them
             numbers = [name for name in numbers if self.names.find_extent(name, numbers)]
-        image = {"H", "W"} <= set(self.names.base) and len(numbers) == 2
         if not image and (not self.names.has_matrices or len(self.names.base) != len(self.names.arrays)):
             return {}
         pointers = {array: self.parameters[place][0] for place, array in self._roles().items() if array}
@@ -498,7 +531,8 @@ class LaunchInference:
     def _element(self, kind: str) -> str:
         """The type of values by its name in the file, which may be another's alias or a template's parameter; of the
         latter that of the output."""
-        if kind in _SCALARS or kind in template_parameters(self._launch.function):
+        taken = template_parameters(self._launch.function).get(kind)
+        if kind in _SCALARS or (taken and taken.is_type):
             return C_TYPES[self.names.dtypes[self.names.output]][0]
         return without_alias(kind, cuda_ast.node_text(self._root))
 
@@ -511,21 +545,24 @@ class LaunchInference:
                 ):
                     written = cuda_ast.field_text(node, "type")
                     held = re.search(r"vector<\s*([\w ]+?)\s*>", written)
-                    return self._element(held[1] if held else written)
+                    kind = self._element(held[1] if held else written)
+                    return kind if element_type(kind) else ""
         return ""
 
     def _fraction(self, parameter: str, node: "Node") -> float | str:
         """The number of a float: one that the source gives, else of a factor that the problem has not."""
-        try:
+        factors = map(self.names.taken_number, (cuda_ast.node_text(node), parameter))
+        taken = next((factor for factor in factors if factor is not None), None)
+        given = None
+        with suppress(UnreadableExpression, ValueError):
             value = self._scope.reader.value(node)
-            if value.constant:
-                return float(expressions.fraction(value.text))
-        except (UnreadableExpression, ValueError):
-            pass
-        for name in (cuda_ast.node_text(node), parameter):
-            if (taken := self.names.taken_number(name)) is not None:
+            given = float(expressions.fraction(value.text)) if value.constant else None
+        if taken is not None:
+            if given != taken:
                 self._scope.notes[parameter] = f"{parameter} for {taken:g}"
-                return taken
+            return taken
+        if given is not None:
+            return given
         return self._fail(f"the number given for `{parameter}` is not known", cuda_ast.line(node))
 
     def _extent(self, parameter: str, node: "Node") -> str | int:
@@ -568,7 +605,15 @@ class LaunchInference:
                 self._fail(f"two pointers are {names[place]} by their names", line)
             elif names[place] == output and const[place]:
                 self._fail(f"`{name}` is {output} by its name, and const", cuda_ast.line(declaration))
-        if missing == [self.names.arrays[1]] and not unnamed:
+        weights = self.names.arrays[1]
+        unused = [place for place in places if names[place] == weights and not self._uses(place)]
+        reads = [name for name in self._symbols if self._names_in_code(name)]
+        if reads and unused:
+            names = {place: name for place, name in names.items() if place not in unused}
+            absent += unused
+        elif reads and weights in names.values():
+            self._fail(f"the kernel reads `{reads[0]}` in constant memory, which only the host fills", line)
+        if (missing == [weights] and not unnamed) or (reads and unused):
             self._constant_memory()
         elif missing and not unnamed:
             self._fail(f"no pointer is {' or '.join(missing)}", line)
@@ -671,16 +716,40 @@ class LaunchInference:
         self._fail(f"`{name}` points to {written}, and {array or 'an array'} holds numbers", cuda_ast.line(declaration))
         return False
 
-    def _constant_memory(self) -> None:
-        """The variable that w is copied to, where the kernel gets no such pointer, and how many weights it holds."""
-        copies = [
-            (cuda_ast.node_text(listed.named_children[0]).lstrip("&"), cuda_ast.line(node))
-            for node in cuda_ast.walk(self._root)
+    @property
+    def function_name(self) -> str:
+        """The host's function that it stands in."""
+        return declared_name(cuda_ast.field(self._launch.function, "declarator"))
+
+    @cached_property
+    def device_variables(self) -> set[str]:
+        """Variables of the device's that the kernel names, by which it may hand on what it computes."""
+        declared = (node for node in self._root.children if node.type == "declaration")
+        names = {
+            declared_name(cuda_ast.field(node, "declarator"))
+            for node in declared
+            if "__device__" in cuda_ast.node_text(node)
+        }
+        return {name for name in names if name and self._names_in_code(name)}
+
+    @cached_property
+    def _symbols(self) -> dict[str, int]:
+        """The variables in constant memory that the host copies to, and the line of each copy."""
+        return {
+            cuda_ast.node_text(listed.named_children[0]).lstrip("&"): cuda_ast.line(node)
+            for node in reversed(list(cuda_ast.walk(self._root)))
             if cuda_ast.field_text(node, "function") == "cudaMemcpyToSymbol"
             and (listed := cuda_ast.field(node, "arguments"))
             and len(listed.named_children) in (3, 5)
-        ]
-        names = {name for name, _ in copies}
+        }
+
+    def _names_in_code(self, name: str) -> bool:
+        """Whether the kernel's body names a variable."""
+        return bool(re.search(rf"\b{re.escape(name)}\b", cuda_ast.field_text(self._kernel, "body")))
+
+    def _constant_memory(self) -> None:
+        """The variable that w is copied to, where the kernel gets no such pointer, and how many weights it holds."""
+        names = set(self._symbols)
         array = next((node for node in cuda_ast.walk(self._root) if constant_array(node) in names), None)
         if len(names) != 1 or array is None:
             words = "no pointer is w, and none is copied to one array in constant memory"
@@ -689,7 +758,7 @@ class LaunchInference:
         nodes = (cuda_ast.field(node, "size") for node in cuda_ast.walk(array) if node.type == "array_declarator")
         sizes = [self._number(size) if size else UNKNOWN for size in nodes]
         held = math.prod(size if isinstance(size, int) else 0 for size in sizes)
-        name, line = copies[0]
+        ((name, line),) = self._symbols.items()
         self._copied = {"constant_memory": "::".join([*namespaces(array), name]), "limits": {"weights": held}}
         if not held:
             self._fail(f"how many weights {name} holds is not known", cuda_ast.line(array))
@@ -701,6 +770,9 @@ class LaunchInference:
         output = self.names.output
         places = [p for p in self.pointer_places if p < len(self.pointers) and not self.is_null(p)]
         names = {place: self._array(place) if self.pointers[place][0] else "" for place in places}
+        # What the kernel writes is no optional input, as `b` of C = conv(A, B) would be by its name.
+        own = {place for place in places if self.parameters[place][0] in self._written and not self.is_constant(place)}
+        names |= {place: "" for place in own if names[place] in self.names.optional}
         written = [place for place in places if not self.is_constant(place)]
         if len(written) > 1:
             written = [place for place in written if self.parameters[place][0] in self._written] or written
@@ -764,12 +836,12 @@ class LaunchInference:
         host's pointers."""
         name, _, given = kernel.partition("<")
         words = [word.strip() for word in given.removesuffix(">").split(",") if word.strip()]
-        for parameter in template_parameters(self._kernel)[len(words) :]:
+        for parameter in list(template_parameters(self._kernel))[len(words) :]:
             kinds = [cuda_ast.field_text(declaration, "type") for _, declaration in self.parameters]
             pointers = [self.pointers[place][0] for place in self.pointer_places if kinds[place] == parameter]
             if parameter not in kinds:  # a default stands for it, and for those behind it
                 break
-            words.append(next(filter(None, map(self._host_type, pointers)), "float"))
+            words.append(next(filter(None, map(self._host_type, pointers)), self._element(_SCALARS[0])))
         if not words:
             return kernel
         made = []
@@ -781,25 +853,59 @@ class LaunchInference:
                 value = fact_value(self._scope.reader.whole(node).text) if node and not fixed else text
             except UnreadableExpression:
                 value = text
-            if not isinstance(value, int) and value != text:
+            if value in template_parameters(self._launch.function):
+                value = self._fail(f"nothing tells the template's `{value}`", self._launch.line)
+            elif not isinstance(value, int) and value != text:
                 asked = f"the template's `{text}` is {value}, and a template is for one number: say it in `kernel`"
                 value = self._fail(asked, self._launch.line)
             made.append(str(value))
         return f"{name}<{', '.join(made)}>"
 
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """What decides whether the host reaches it. Where its kernel is asked for, a choice that no extent decides is
+        made."""
+        conditions = [*self._scope.conditions, *self._asserted]
+        return tuple(one for one in conditions if not (self.is_asked_for and self._is_choice(one)))
+
+    @cached_property
+    def _asserted(self) -> list[Condition]:
+        """What the kernel asserts of numbers that it gets, first of all."""
+        pairs = zip(self.parameters, self._launch.arguments, strict=False)
+        given = {name: node for (name, declared), node in pairs if not is_pointer(declared)}
+
+        def look_up(name: str, line: int) -> Known | None:
+            return self._scope.reader.whole(given[name]) if name in given else self._outside.known.get(name)
+
+        reader = cpp.ExpressionReader(look_up)
+        reader.least = self._scope.reader.least
+        body = cuda_ast.field(self._kernel, "body")
+        found = []
+        for statement in body.named_children if body else ():
+            asserted = first_argument(statement) if ASSERTS.match(cuda_ast.node_text(statement)) else None
+            with suppress(UnreadableExpression):
+                truth = reader.truth(asserted) if asserted is not None else cpp.number(1)
+                if asserted is not None and not truth.constant:
+                    found.append(
+                        Condition(
+                            statement.start_byte, "on", truth, cuda_ast.node_text(asserted), cuda_ast.line(statement)
+                        )
+                    )
+        return found
+
+    def _is_choice(self, condition: Condition) -> bool:
+        if condition.truth:
+            return condition.truth.constant
+        choices = {name for name, declared in self._host if self._outside.is_enumeration(declared)}
+        named = set(re.findall(r"\w+", condition.words)) - choices
+        return condition.branch == "else" or not any(map(self.names.find_extent, named))
+
     def _check_unconditional(self) -> None:
-        """Complain of a launch under a condition."""
-        node, function = self._launch.node, self._launch.function
-        while node.parent is not None and node != function:
-            parent = node.parent
-            condition = cuda_ast.field(parent, "condition")
-            if parent.type in _CONDITIONS and parent.type not in LOOPS and node != condition:
-                words = " ".join(cuda_ast.node_text(condition).split()) if condition else "else"
-                named = re.findall(r"\w+", cuda_ast.node_text(condition))
-                if not self.is_asked_for or any(map(self.names.find_extent, named)):
-                    self._fail(f"the launch stands under a condition, {words}", cuda_ast.line(parent))
-                return
-            node = parent
+        """Complain of a launch under a condition that cannot be read, or that no path through its function is told."""
+        for one in self.conditions:
+            if one.truth is None or not (self.is_of_path or one.truth.constant):
+                words = "else" if one.branch == "else" else one.words
+                self._fail(f"the launch stands under a condition, {words}", one.line)
 
     def limits(self, facts: dict[str, Any], together: dict[str, Any]) -> dict[str, Any]:
         """The header's limits: of this launch's `facts`, and those of all that compute the result `together`."""
@@ -812,6 +918,9 @@ class LaunchInference:
         words = set(re.findall(r"\w+", f"{together} {limits}"))
         image = {"C", "M"} if not {"C", "M"} & words else set()  # the host has no channels: there is one of each
         single = [name for name in sorted({self.names.batch, *image}) if name in self.names.base and name not in words]
+        pairs = zip(self.parameters, facts["arguments"], strict=False)
+        if any(one == UNKNOWN and cpp.is_whole(cuda_ast.field_text(declared, "type")) for (_, declared), one in pairs):
+            single = []  # a number that is not known may be one of them
         limits = {name: {"is": 1} for name in single} | limits
         # One number of the file's, and none that the kernel gets: it is for square matrices of that size.
         numbers = any(not is_pointer(declaration) for _, declaration in self.parameters)
@@ -822,7 +931,9 @@ class LaunchInference:
 
     def untold(self, facts: dict[str, Any]) -> list[str]:
         """Extents that are nowhere: the kernel's number is another's then, whatever its name is, or it has its own."""
-        return [] if self.is_square else self.names.untold(set(re.findall(r"\w+", str(facts))))
+        limits = [cpp.limits_of(one.truth) or {} for one in self._scope.conditions if one.truth]
+        settled = {name for each in limits for name, limit in each.items() if "is" in limit}
+        return [] if self.is_square else self.names.untold({*re.findall(r"\w+", str(facts)), *settled})
 
     def require_extents(self, facts: dict[str, Any]) -> None:
         """Raise UnreadableLaunch where an extent is nowhere."""

@@ -19,16 +19,17 @@ FAULT = "PLANTED_FAULT"
 
 def checked(folder: Path, name: str, cases: str = "fa17", wrong: bool = False) -> list[Row]:
     """The rows that emulating a folder's variant gives on ragged shapes and on the cases of a network or study, as
-    check_variant.py makes them. One of CUDA that is to be `wrong` is compiled for data races only if it is not."""
+    check_variant.py makes them. Of one of CUDA that is to be `wrong`, up to those of the first case that is: it is
+    compiled for data races only if none is."""
     variant, network = variants.read(name, folder), case_sets.find(cases)
     with scratch_folder() as built:
         if wrong:
             ragged = checking.ragged_cases(variant)
-            rows = [
-                row for rows in check_variant.emulate_cases(variant, network, ragged, False, built, 1) for row in rows
-            ]
-            if reasons(rows):
-                return rows
+            rows: list[Row] = []
+            for its in check_variant.emulate_cases(variant, network, ragged, False, built, 1):
+                rows += its
+                if reasons(its):
+                    return rows
         return [row for rows in check_variant.emulate(variant, network, False, built) for row in rows]
 
 

@@ -65,6 +65,12 @@ def documents(newest_archive, opened) -> Callable[[str], rendering.Documents]:
 
 
 @pytest.fixture(scope="session")
+def small_documents(small_archive, opened) -> Callable[[str], rendering.Documents]:
+    """Make those of the small run, which hold what it has of the study's variants: a fifth of the time."""
+    return lambda study: _documents(opened(small_archive), study)
+
+
+@pytest.fixture(scope="session")
 def small_document(ev) -> str:
     """The report and the supplement of the small run as one HTML document."""
     return rendering.Documents(ev, datetime(2026, 1, 1, tzinfo=UTC), "", None).whole

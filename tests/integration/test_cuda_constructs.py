@@ -57,10 +57,11 @@ def verdict(tmp_path):
     """What a right file of the course with more code in it gets: its status, and why where that is not ok."""
 
     def judge(device="", host=LAUNCH, before=""):
-        (tmp_path / "probe.cu").write_text(FILE.format(device=device, host=host, before=before))
-        built = tmp_path / "built"
-        built.mkdir()
-        variant = variants.read("probe", tmp_path)
+        folder = tmp_path / str(len([*tmp_path.iterdir()]))
+        built = folder / "built"
+        built.mkdir(parents=True)
+        (folder / "probe.cu").write_text(FILE.format(device=device, host=host, before=before))
+        variant = variants.read("probe", folder)
         assert not variant.read_error
         with IsolatedBench(variant, False, built) as bench:
             row = checking.check_case(bench, variant, ece408.LAYERS[1].at(1), ("integers",))[-1]
@@ -226,9 +227,13 @@ DEVICE = {
 STORED = "__device__ __align__(16) float stored[4096][128];"
 
 
-@pytest.mark.parametrize("code", DEVICE.values(), ids=DEVICE)
-def test_device_code_gets_what_a_gpu_gives(verdict, code):
-    assert verdict(device=code, before=STORED) == "ok"
+def test_device_code_gets_what_a_gpu_gives(verdict):
+    """All in one file, which is compiled once; where that is wrong, each alone."""
+    together = verdict(device="".join(f"{{ {code}\n }}" for code in DEVICE.values()), before=STORED)
+    if together != "ok":
+        alone = {name: verdict(device=code, before=STORED) for name, code in DEVICE.items()}
+        assert {name: words for name, words in alone.items() if words != "ok"} == {}
+    assert together == "ok"
 
 
 COPIES = "copies that a thread waits for"
@@ -253,6 +258,7 @@ def test_a_copy_that_is_not_waited_for_not_fenced_or_not_aligned_is_found(verdic
     assert words in verdict(device=DEVICE[name].replace(right, wrong), before=STORED)
 
 
+GRAPH = "a graph that a stream records"
 HOST = {
     "a launch in a macro": ("#define GO(k, g, ...) do { k<<<g, 128>>>(__VA_ARGS__); } while (0)", """
         GO(conv, grid, dy, dx, dk, M, C, H, W, K);"""),
@@ -307,7 +313,7 @@ HOST = {
         cudaMemcpy(&count, wrong, 4, cudaMemcpyDeviceToHost);
         right = count == 0;
         cudaDestroyTextureObject(line), cudaDestroyTextureObject(rows), cudaFreeArray(array), cudaFree(memory), cudaFree(wrong);"""),
-    "a graph that a stream records": (
+    GRAPH: (
         "",
         """
         cudaStream_t s; cudaGraph_t graph; cudaGraphExec_t made; float first = 0, last = 0;
@@ -345,9 +351,32 @@ HOST = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("before", "code"), list(HOST.values()), ids=HOST)
-def test_host_code_gets_what_cuda_s_runtime_gives(verdict, before, code):
-    assert verdict(host=code, before=before) == "ok"
+# Each part's launch is what computes dy, which is the same after each.
+PART = """{{
+        bool right = true; cudaMemset(dy, 255, sizeof(float) * known.size());
+        {code}
+        std::vector<float> found(known.size());
+        cudaMemcpy(found.data(), dy, sizeof(float) * found.size(), cudaMemcpyDeviceToHost);
+        if (known[0] == 0) known = found;
+        all_right &= right && found == known;
+    }}
+"""
+
+
+def test_host_code_gets_what_cuda_s_runtime_gives(verdict):
+    """All in one file, which is compiled once; where that is wrong, each alone. A file that records a graph has no macro
+    that launches: it is another."""
+    include, code = HOST[GRAPH]
+    assert verdict(host=code, before=include) == "ok"
+    others = [part for name, part in HOST.items() if name != GRAPH]
+    before = "#include <vector>\n" + "".join(f"{include}\n" for include, _ in others)
+    host = "bool all_right = true; std::vector<float> known(B * M * (H - K + 1) * (W - K + 1));\n"
+    host += "".join(PART.format(code=code) for _, code in others) + "right = all_right;"
+    together = verdict(host=host, before=before)
+    if together != "ok":
+        alone = {name: verdict(host=code, before=include) for name, (include, code) in HOST.items()}
+        assert {name: words for name, words in alone.items() if words != "ok"} == {}
+    assert together == "ok"
 
 
 LACKING = {
@@ -358,18 +387,18 @@ LACKING = {
 }
 
 
-@pytest.mark.parametrize(("code", "words"), LACKING.items(), ids=LACKING)
-def test_what_the_emulator_lacks_of_cuda_is_unsupported_with_its_line(verdict, code, words):
-    told = verdict(device=code)
+def test_what_the_emulator_lacks_of_cuda_is_unsupported_with_its_line(verdict):
     line = FILE.format(device="MARK", host="", before="").partition("MARK")[0].count("\n") + 1
-    assert told.startswith("unsupported: ")
-    assert words in told
-    assert told.rstrip().endswith(f"line {line}")
+    for code, words in LACKING.items():
+        told = verdict(device=code)
+        assert told.startswith("unsupported: "), code
+        assert words in told
+        assert told.rstrip().endswith(f"line {line}")
 
 
-@pytest.mark.parametrize("code", ["s += nobody_declares_this;", "__syncthread();", "int n = 3 __syncthreads();"])
-def test_what_neither_cuda_nor_the_file_declares_does_not_compile(verdict, code):
-    assert verdict(device=code).startswith("compile_failed: ")
+def test_what_neither_cuda_nor_the_file_declares_does_not_compile(verdict):
+    for code in ("s += nobody_declares_this;", "__syncthread();", "int n = 3 __syncthreads();"):
+        assert verdict(device=code).startswith("compile_failed: "), code
 
 
 def test_a_false_assumption_and_a_trap_are_told_with_their_lines(verdict):

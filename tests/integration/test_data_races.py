@@ -180,19 +180,20 @@ def said(tmp_path_factory):
     }
 
 
-@pytest.mark.parametrize("name", [name for name, (_, array, _) in KERNELS.items() if array])
-def test_a_data_race_is_reported_with_its_array_both_lines_and_what_is_missing(said, name):
-    _, array, missing = KERNELS[name]
-    words, text = said[name]
-    assert re.search(rf"^a data race on {array}\b.*: line \d+ \w+ in thread .* what line \d+ \w+ in thread", words), (
-        text
-    )
-    assert missing in words
+def test_a_data_race_is_reported_with_its_array_both_lines_and_what_is_missing(said):
+    raced = {name: (array, missing) for name, (_, array, missing) in KERNELS.items() if array}
+    wrong = {}
+    for name, (array, missing) in raced.items():
+        words, text = said[name]
+        message = rf"^a data race on {array}\b.*: line \d+ \w+ in thread .* what line \d+ \w+ in thread"
+        if not re.search(message, words) or missing not in words:
+            wrong[name] = text
+    assert len(raced) > 25 and wrong == {}
 
 
-@pytest.mark.parametrize("name", [name for name, (_, array, _) in KERNELS.items() if not array])
-def test_a_kernel_whose_accesses_are_ordered_is_not_accused(said, name):
-    assert said[name] == ("", "")
+def test_a_kernel_whose_accesses_are_ordered_is_not_accused(said):
+    ordered = [name for name, (_, array, _) in KERNELS.items() if not array]
+    assert len(ordered) > 20 and {name: said[name] for name in ordered if said[name] != ("", "")} == {}
 
 
 def test_the_lines_of_a_race_are_those_of_the_two_accesses(said):

@@ -32,7 +32,7 @@ STARTS = {
 # loaded: their byte code says so. Prints the files of this project that were loaded, for each program. What is not this
 # project's is loaded once, before the forks.
 IMPORTER = """
-import contextlib, dis, importlib, json, os, sys, types
+import contextlib, dis, importlib, json, os, pathlib, sys, types
 
 def below(code):
     for constant in code.co_consts:
@@ -53,17 +53,19 @@ def ours():
     files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     return {file for file in files if file and file.startswith(FOLDER)}
 
+def imported_in_functions_of(file):
+    with open(file) as source:
+        module = compile(source.read(), file, "exec")
+    return {name for function in below(module) for name in imported_by(function)}
+
 def load(program):
     importlib.import_module(program)
     seen = set()
     while new := ours() - seen:
         seen |= new
-        for file in new:
-            with open(file) as source:
-                module = compile(source.read(), file, "exec")
-            for name in {name for function in below(module) for name in imported_by(function)}:
-                with contextlib.suppress(ImportError):  # a name within a module, or a library that is not here
-                    importlib.import_module(name)
+        for name in set().union(*(NAMES[file] for file in new)):
+            with contextlib.suppress(ImportError):  # a name within a module, or a library that is not here
+                importlib.import_module(name)
     print(json.dumps([program, sorted(ours())]), flush=True)
 
 sys.path.insert(0, FOLDER)
@@ -71,6 +73,7 @@ for name in ("numpy", "pandas", "matplotlib.pyplot", "weasyprint", "cupy", "numb
     with contextlib.suppress(ImportError):
         importlib.import_module(name)
 assert not ours()
+NAMES = {str(file): imported_in_functions_of(file) for file in pathlib.Path(FOLDER).rglob("*.py")}
 for program in PROGRAMS:
     if not (child := os.fork()):
         load(program)

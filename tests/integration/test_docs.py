@@ -22,12 +22,48 @@ README = PROJECT / "README.md"
 OWN_PROGRAMS = sorted((PROJECT / "scripts").glob("*.py"))
 
 
+# mkdocs, which leaves the Markdown of each page that it generates in a folder.
+BUILD = """
+import sys
+from pathlib import Path
+
+from mkdocs.__main__ import cli
+from mkdocs_gen_files import editor
+
+kept, open_page = Path(sys.argv.pop(1)), editor.FilesEditor.open
+
+class Kept:
+    def __init__(self, name, page):
+        self.path, self.page = kept / name, page
+
+    def __enter__(self):
+        self.page.__enter__()
+        return self
+
+    def write(self, text):
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(text)
+        self.page.write(text)
+
+    def __exit__(self, *error):
+        return self.page.__exit__(*error)
+
+def open_and_keep(self, name, mode, *more, **options):
+    page = open_page(self, name, mode, *more, **options)
+    return Kept(name, page) if mode == "w" else page
+
+editor.FilesEditor.open = open_and_keep
+cli()
+"""
+
+
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site."""
-    folder = tmp_path_factory.mktemp("site")
+    """The built site; beside it, in `generated`, the Markdown that was written for it."""
+    folder = tmp_path_factory.mktemp("docs") / "site"
+    kept = folder.with_name("generated")
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        [sys.executable, "-c", BUILD, str(kept), "build", "--strict", "--quiet", "--site-dir", str(folder)],
         cwd=PROJECT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"},
         capture_output=True,
@@ -47,8 +83,10 @@ def generator() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def pages(generator: ModuleType) -> dict[str, str]:
-    return generator.pages()
+def pages(site: Path) -> dict[str, str]:
+    """The generated pages by their place in the site."""
+    kept = site.with_name("generated")
+    return {path.relative_to(kept).as_posix(): path.read_text() for path in kept.rglob("*.md")}
 
 
 class Requests(HTMLParser):
@@ -76,27 +114,25 @@ def test_the_site_builds_and_its_pages_fetch_nothing_from_other_hosts(site):
         assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", style.read_text()), style
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md"])
-def test_every_relative_link_at_the_top_leads_to_a_file(page):
-    text = (PROJECT / page).read_text()
-    links = [*re.findall(r"\]\(([^)#\s]+)[^)]*\)", text), *re.findall(r'src="([^"]+)"', text)]
-    missing = [link for link in links if not link.startswith("http") and not (PROJECT / link).exists()]
-    assert links
-    assert not missing
+def test_every_relative_link_at_the_top_leads_to_a_file():
+    for page in ("README.md", "CONTRIBUTING.md", "SECURITY.md"):
+        text = (PROJECT / page).read_text()
+        links = [*re.findall(r"\]\(([^)#\s]+)[^)]*\)", text), *re.findall(r'src="([^"]+)"', text)]
+        missing = [link for link in links if not link.startswith("http") and not (PROJECT / link).exists()]
+        assert links and missing == [], page
 
 
 def test_the_readme_is_short():
     assert len(README.read_text().splitlines()) <= 130
 
 
-@pytest.mark.parametrize("path", OWN_PROGRAMS, ids=lambda path: path.stem)
-def test_every_option_of_a_program_is_in_the_reference(generator, pages, path):
+def test_every_option_of_a_program_is_in_the_reference(pages):
     commands = pages["reference/commands.md"]
-    its = re.search(rf"^### {path.stem}$.*?(?=^##|\Z)", commands, re.MULTILINE | re.DOTALL)[0]
-    declared = re.findall(r'add_argument\(\s*"([^"]+)"', path.read_text())
-    assert declared or "parse_args()" in path.read_text()
-    for option in set(declared) - {"--version"}:
-        assert f"`{option}`" in its
+    for path in OWN_PROGRAMS:
+        its = re.search(rf"^### {path.stem}$.*?(?=^##|\Z)", commands, re.MULTILINE | re.DOTALL)[0]
+        declared = re.findall(r'add_argument\(\s*"([^"]+)"', path.read_text())
+        assert declared or "parse_args()" in path.read_text(), path
+        assert [option for option in set(declared) - {"--version"} if f"`{option}`" not in its] == [], path
 
 
 def keys(schema: dict[str, Any]) -> Iterator[str]:
@@ -104,11 +140,10 @@ def keys(schema: dict[str, Any]) -> Iterator[str]:
         yield from model.get("properties", ())
 
 
-@pytest.mark.parametrize(("page", "model"), [("configuration", Config), ("kernel-header", Header)])
-def test_every_key_of_a_model_is_in_the_reference(pages, page, model):
-    text = pages[f"reference/{page}.md"]
-    missing = [key for key in keys(model.model_json_schema(by_alias=True)) if f"| `{key}` |" not in text]
-    assert not missing
+def test_every_key_of_a_model_is_in_the_reference(pages):
+    for page, model in (("configuration", Config), ("kernel-header", Header)):
+        text = pages[f"reference/{page}.md"]
+        assert [key for key in keys(model.model_json_schema(by_alias=True)) if f"| `{key}` |" not in text] == [], page
 
 
 def test_every_column_and_every_rule_is_in_the_reference(pages):
@@ -134,12 +169,12 @@ def test_the_page_on_performance_names_the_newest_run_of_each_model(generator, p
 # The README's one table.
 
 
-def quoted_rows() -> list[Any]:
-    """Layer, and the README's times of it: three on each GPU."""
+def quoted_rows() -> dict[str, list[str]]:
+    """By layer the README's times of it: three on each GPU."""
     text = README.read_text()
     lines = text[text.index("| layer |") :].split("\n\n")[0].splitlines()[2:]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    return [pytest.param(layer, times, id=layer) for layer, *times in cells]
+    return {layer: times for layer, *times in cells}
 
 
 @pytest.fixture(scope="module")
@@ -149,11 +184,15 @@ def quoted_runs() -> list[catalog.Run]:
     return [catalog.open_run(PROJECT / catalog.ARCHIVES / f"{name}.zip") for name in names]
 
 
-@pytest.mark.parametrize(("layer", "quoted"), quoted_rows())
-def test_the_readme_s_times_are_those_of_the_runs(generator, quoted_runs, layer, quoted):
-    network, name = layer.split()
+def test_the_readme_s_times_are_those_of_the_runs(generator, quoted_runs):
+    quoted = quoted_rows()
+    assert quoted == {layer: times_in(generator, quoted_runs, *layer.split()) for layer in quoted} != {}
+
+
+def times_in(generator, runs: list[catalog.Run], network: str, name: str) -> list[str]:
+    """A layer's times in runs, as the README has them."""
     expected = []
-    for run in quoted_runs:
+    for run in runs:
         frame = run.table(tables.OP_TIMES)
         chosen = (frame.network == network) & (frame.layer == name) & (frame["size"] == generator.IMAGES)
         chosen &= (frame.state == "cold") & (frame.kind == "gpu") & (frame.status == "ok")
@@ -161,7 +200,7 @@ def test_the_readme_s_times_are_those_of_the_runs(generator, quoted_runs, layer,
         peers = [variant for variant, header in run.record["variants"].items() if header["peer"]]
         by_precision = [median[[one for one in peers if one.startswith(f"cudnn_{p}")]].min() for p in ("fp32", "tf32")]
         expected += [median[~median.index.isin(peers)].min(), *by_precision]
-    assert quoted == [generator.milliseconds(value) for value in expected]
+    return [generator.milliseconds(value) for value in expected]
 
 
 def test_the_readme_s_range_over_padded_layers_is_the_run_s():

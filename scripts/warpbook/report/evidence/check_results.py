@@ -29,7 +29,8 @@ class Resources:
 
 
 class BuildResults(EvidencePart):
-    """Builds of the variants that the study compares; they need no GPU. table: those for a GPU."""
+    """Builds of the variants that the study compares: made here, which needs no GPU, or by the run cited for the GPU where
+    nothing has changed since. table: those for a GPU."""
 
     @cached_property
     def table(self) -> pd.DataFrame:

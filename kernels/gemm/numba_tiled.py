@@ -20,7 +20,7 @@ claims:
   - says:     still three times as fast as tiled
     quantity: gpu_time
     change:   falls
-    by:       60 %
+    by:       66 %
     against:  tiled
     where:    {n: {at_least: 4096}}
 """

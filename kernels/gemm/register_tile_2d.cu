@@ -30,7 +30,7 @@ claims:
   - says:     Small matrices lose
     quantity: gpu_time
     change:   rises
-    where:    {m: {is: 512}, n: {is: 512}}
+    where:    {m: {at_most: 512}, n: {at_most: 512}}
 */
 
 // a (m, k), b (k, n), c (m, n); float32, row-major.

@@ -1,10 +1,12 @@
 """Claims: what a header may say of them, and what the archived run makes of those that ship."""
 
 import math
+from types import SimpleNamespace
 
 from warpbook.common.statistics import Estimate
 from warpbook.kernels import variants
 from warpbook.kernels.claims import Claim
+from warpbook.problems import case_sets
 from warpbook.profiling import counters
 from warpbook.report.evidence import claim_verdicts as judging
 
@@ -74,3 +76,31 @@ def test_a_verdict_follows_from_where_the_whole_interval_lies():
     ]:
         made = Claim.model_validate({"quantity": "op_time", **claim})
         assert judging.verdict_reason(made, Estimate((low * high) ** 0.5, low, high, 9), 0.01) == verdict
+
+
+def test_a_claim_on_an_extent_that_the_size_sets_is_judged_at_every_size_that_it_names():
+    gains = {256: 3.0, 1024: 2.0, 4096: 1.25}
+
+    def speedup(variant, layer, size, over, kind):
+        return SimpleNamespace(ratio=Estimate(gains[size], gains[size], gains[size], 9), paired=True)
+
+    times = SimpleNamespace(speedup=speedup, op=lambda *place: Estimate(1.0, 1.0, 1.0, 9))
+    measuring = SimpleNamespace(measuring=SimpleNamespace(equivalence_margin=0.01))
+    cases = list(case_sets.find("gemm").cases)  # square: m = n = k = size; tall: m = size, n = 64
+    ev = SimpleNamespace(sizes=[*gains], largest=4096, layers=cases, times=times, config=measuring, case_word="case")
+
+    def judged(**claim):
+        one = judging.ClaimVerdicts(ev).judge(
+            SHIPPED["gemm/tiled"], Claim.model_validate({"quantity": "gpu_time"} | claim)
+        )
+        return one.verdict, [(figure.layer, figure.size) for figure in one.figures]
+
+    square, small = {"n": {"at_least": 65}}, {"m": {"at_most": 1024}}
+    assert judged(change="falls", where=square) == ("held", [("square", size) for size in gains])
+    assert judged(change="falls", by="45 %", where=square)[0] == "partly"
+    places = [(layer, size) for layer in ("square", "tall") for size in (256, 1024)]
+    assert judged(change="falls", by="45 %", where=small) == ("held", places)
+    assert judged(change="falls", where={"k": {"is": 512}}) == ("held", [("tall", 4096)])
+    larger = judged(change="falls", where={"n": {"is": 1024}}, more_than={"n": {"at_least": 4096}})
+    assert larger == ("held", [("square", 1024)])
+    assert judged(change="falls", where={"n": {"is": 4096}}, more_than={"n": {"is": 1024}})[0] == "refuted"

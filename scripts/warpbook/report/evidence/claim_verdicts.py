@@ -24,7 +24,7 @@ COUNTED = 0.02  # what a count may miss its amount by, and what a counter moves 
 @dataclass(frozen=True)
 class ClaimValue:
     """One figure that a claim rests on. size: 0 where it does not depend on one; amount: before and after, or the
-    variant's own after None; than: the figure that it is compared with; claimed: the count that it was to move by;
+    variant's own after None; sized: whether its size is told; than: the figure that it is compared with; claimed: the count that it was to move by;
     bound: what makes the bound that a time is told over."""
 
     layer: str
@@ -37,6 +37,7 @@ class ClaimValue:
     than: "ClaimValue | None" = None
     claimed: int | None = None
     bound: str = ""
+    sized: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,9 +95,9 @@ class ClaimVerdicts(EvidencePart):
         places = list(self._places(claim, claim.where))
         for layer, size in [place for place in places if not variant.unsupported(place[0].at(place[1]))] or places:
             try:
-                figures.append(
-                    self._judge_value(read(claim.quantity, variant, baseline, layer, size), claim, layer, size)
-                )
+                figure = self._judge_value(read(claim.quantity, variant, baseline, layer, size), claim, layer, size)
+                named = claim.more_than or claim.where.model_fields_set & self._sized(layer)
+                figures.append(replace(figure, sized=bool(named) and claim.quantity in TIMES))
             except UndecidedClaim as why:
                 missing.append(str(why))
         if not figures:
@@ -113,12 +114,25 @@ class ClaimVerdicts(EvidencePart):
     def _places(self, claim: Claim, where: Limits) -> list[tuple[Case, int]]:
         """The layers and sizes that a claim is about. Raises Undecided where the study has none."""
         by_layer = claim.quantity not in {*RESOURCES, "error"}
-        sizes = self._ev.sizes if "N" in where.model_fields_set and claim.quantity in TIMES else [self._ev.largest]
         layers = self._ev.layers if by_layer else self._ev.layers[:1]
-        places = [(layer, size) for layer in layers for size in sizes if not where.violation(layer.at(size))]
+        places = [
+            (layer, size)
+            for layer in layers
+            for size in (self._sizes(layer, where) if claim.quantity in TIMES else [self._ev.largest])
+            if not where.violation(layer.at(size))
+        ]
         if not places:
             raise UndecidedClaim(f"the study has no {self._ev.case_word} or size with {where.words}")
         return places
+
+    def _sizes(self, layer: Case, where: Limits) -> list[int]:
+        """The study's sizes where a condition names what they change, else the largest."""
+        return self._ev.sizes if where.model_fields_set & self._sized(layer) else [self._ev.largest]
+
+    def _sized(self, layer: Case) -> set[str]:
+        """The extents of a layer that its size changes, as the number of images does."""
+        first, last = (layer.at(size).extents for size in (min(self._ev.sizes), self._ev.largest))
+        return {name for name, value in last.items() if value != first[name]} | {layer.problem.facts.size or ""}
 
     def _compare_places(
         self,
@@ -129,17 +143,16 @@ class ClaimVerdicts(EvidencePart):
         figures: list[ClaimValue],
     ) -> list[ClaimValue]:
         """Compare each value with those of the places for which less is claimed, at its own size or layer."""
-        fields = where.model_fields_set
         compared = []
         for figure in figures:
-            sizes = self._ev.sizes if "N" in fields else [figure.size]
             for layer in self._ev.layers:
-                elsewhere = layer.name != figure.layer if fields - {"N"} else layer.name == figure.layer
-                for size in sizes:
+                sized, fields = self._sized(layer), where.model_fields_set
+                elsewhere = layer.name != figure.layer if fields - sized else layer.name == figure.layer
+                for size in self._ev.sizes if fields & sized else [figure.size]:
                     if elsewhere and not where.violation(layer.at(size)):
                         other = self._reader(claim.quantity)(claim.quantity, variant, baseline, layer, size)
                         says = _compare_values(claim.change, figure, other)
-                        compared.append(replace(figure, than=other, says=says))
+                        compared.append(replace(figure, than=replace(other, sized=figure.sized), says=says))
         if not compared:
             raise UndecidedClaim(f"the study has nothing with {where.words} to compare with")
         return compared

@@ -202,8 +202,7 @@ def _figure(claim: Claim, figure: ClaimValue) -> str:
 def _place(claim: Claim, figure: ClaimValue) -> str:
     if claim.quantity in RESOURCES or claim.quantity == "error":
         return ""
-    sized = claim.quantity in TIMES and ("N" in claim.where.model_fields_set or claim.more_than)
-    return f"{figure.layer} at {units.count(figure.size)}" if sized else figure.layer
+    return f"{figure.layer} at {units.count(figure.size)}" if figure.sized else figure.layer
 
 
 def _change(figure: ClaimValue) -> str:

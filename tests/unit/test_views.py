@@ -91,6 +91,10 @@ def test_a_speedup_without_its_interval_and_a_verdict_bear_the_verdict_s_colour(
     assert cell_markup.ratio_cell(two_alike) == '<span class="ambiguous">inconclusive</span>'
     assert cell_markup.verdict_cell(speedup(verdict="same")) == '<span class="same">same</span>'
     assert cell_markup.ratio_cell(None) == cell_markup.verdict_cell(None) == "–"
+    alone = Speedup(Estimate(6.1, math.nan, math.nan, 1), True, "ambiguous")  # and no interval holds 1
+    assert cell_markup.comparison_cell(alone, "tiled") == '<span class="ambiguous">inconclusive</span> against tiled'
+    unsure = Speedup(Estimate(1.1, 0.9, 1.3, 9), True, "ambiguous")
+    assert cell_markup.comparison_cell(unsure, "tiled") == '<span class="ambiguous">ambiguous</span> against tiled'
 
 
 def test_what_is_not_markup_is_escaped_in_a_cell():

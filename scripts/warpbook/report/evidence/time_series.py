@@ -151,7 +151,12 @@ class Speedup:
     @property
     def compared(self) -> str:
         """Its verdict before the name of what it is over: faster than, same as, ambiguous against."""
-        return f"{self.verdict} {({'faster': 'than', 'slower': 'than', 'same': 'as'}).get(self.verdict, 'against')}"
+        return f"{self.word} {({'faster': 'than', 'slower': 'than', 'same': 'as'}).get(self.verdict, 'against')}"
+
+    @property
+    def word(self) -> str:
+        """Its verdict; of too few samples to be ambiguous, that it is inconclusive."""
+        return INCONCLUSIVE if self.verdict == "ambiguous" and self.ratio.n < FEWEST else self.verdict
 
     @property
     def sample_size(self) -> str:

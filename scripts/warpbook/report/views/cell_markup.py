@@ -111,7 +111,7 @@ def doubt_note(cells: Iterable[str]) -> str:
 
 def verdict_cell(speedup: Speedup | None) -> str:
     """What a speedup and its interval allow to say, in its colour."""
-    return _VERDICT_CELL.format(speedup.verdict, speedup.verdict) if speedup else MISSING
+    return _VERDICT_CELL.format(speedup.verdict, speedup.word) if speedup else MISSING
 
 
 def comparison_cell(speedup: Speedup, other: str) -> Markup:

@@ -9,7 +9,7 @@ from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
 from warpbook.report import trace_layout
-from warpbook.report.evidence import Evidence, Speedup
+from warpbook.report.evidence import INCONCLUSIVE, Evidence, Speedup
 from warpbook.report.evidence.missing_data import PROGRAM
 from warpbook.report.excerpts import excerpt
 from warpbook.report.figures import speedup_plots
@@ -118,7 +118,7 @@ Speedups = dict[tuple[str, int], Speedup | None]
 def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Speedups) -> View:
     """on_gpu: the speedup of the GPU time. apart, on_gpu_apart: by each one's own job, where that is something else.
     elsewhere: sizes at which the verdict is `elsewhere_verdict`, unlike at the largest."""
-    verdicts = Counter(speedup.verdict for speedup in speedups.values() if speedup)
+    verdicts = Counter(speedup.word for speedup in speedups.values() if speedup)
     against = ELSEWHERE[at_largest.verdict]
     others = {size: ev.times.total_speedup(variant.name, size) for size in ev.sizes if size != ev.largest}
     several = f"{'both' if len(ev.layers) == 2 else 'all'} {ev.case_word}s together"
@@ -133,7 +133,9 @@ def _outcome(ev: Evidence, variant: Variant, at_largest: Speedup, speedups: Spee
         judged=verdicts.total(),
         judged_over=f"pairs of {ev.case_word} and size" if len(ev.layers) > 1 else "sizes",
         tally=", ".join(
-            f"{verdicts[word]} {word}" for word in ("faster", "same", "ambiguous", "slower") if verdicts[word]
+            f"{verdicts[word]} {word}"
+            for word in ("faster", "same", "ambiguous", INCONCLUSIVE, "slower")
+            if verdicts[word]
         ),
         elsewhere_verdict=against,
         elsewhere=tuple(units.count(size) for size, other in others.items() if other and other.verdict == against),

@@ -56,6 +56,9 @@ BRANCHES = {
     "a way out before that is of two extents": (
         f"if (m > n) exit(1); {FAST}", {(3, 3, 8): ["fast"], (4, 3, 9): "none of its launches is for this case"},
     ),
+    "a way out of one branch alone": (
+        f"int t = 32; if (m > 64) {{ t = 64; if (n % 4) return; }} {FAST}", {(3, 3, 3): ["fast"], (65, 4, 3): ["fast"]},
+    ),
     "what always holds": (f"if (m <= 0 || n < 1) return; if (k > 0) {{ {FAST} }}", {(1, 1, 1): ["fast"]}),
     "a choice by a factor": (
         f"const float alpha = 1.0f; if (fabs(alpha - 1.0f) < 1e-6f) {{ {FAST} }} else {{ {SLOW} }}", {(9, 8, 7): ["fast"]},
@@ -313,6 +316,19 @@ def test_a_sum_that_a_kernel_adds_to_is_0_where_each_caller_sets_it(before, clea
     (tmp_path / "mine.cu").write_text(kernels + host + benchmark)
     header = variants.read("mine", tmp_path).header
     assert (header.kernel, header.clear) == ("add", ["y"] if cleared else [])
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "const float *a, const float *b, float *c, const int *a_dim, int *bShape",
+        "const float *a, const float *b, float *c, int m, int n, int k",
+    ],
+)
+def test_extents_in_an_array_of_the_host_s_are_read(head, tmp_path):
+    own = "int a_dim[2] = {m, k}; int bShape[] = {k, n};" if "int m" in head else ""
+    variant = read(tmp_path, f"{own} fast<<<a_dim[0], 32>>>(a, b, c, a_dim[0], bShape[1], a_dim[1]);", head=head)
+    assert (variant.header.grid, variant.header.arguments[3:]) == (["m"], ["m", "n", "k"])
 
 
 def test_a_factor_is_1_whatever_the_benchmark_gives(tmp_path):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _FLOW = ("if_statement", "for_statement", "while_statement", "do_statement", "switch_statement", "for_range_loop",
          "try_statement")  # fmt: skip
-_OF_SHAPE = re.compile(r"(\w+)(?:\.|->)\w+(?:\(\))?[\[(](-?\d)[\])]")
+_OF_SHAPE = re.compile(r"(\w+?)(?:(?:\.|->)\w+(?:\(\))?|_?(?:[dD]ims?|[sS]hape|[sS]izes?))[\[(](-?\d)[\])]")
 _OF_BLOCK = re.compile(
     r"(?:n|num)?_?(?:block|threads?|thr|tpb|nthreads)_?(?:size|dim|count|num|per_?block|s)?(?:_?x)?", re.IGNORECASE
 )
@@ -426,7 +426,7 @@ class HostScope:
     def _branches(self, statement: "Node") -> bool:
         """Read what either branch of an `if` sets, each name the one value or the other by the condition; false where
         that is not known."""
-        before, made, own, taken = self.known, [], set(), self._taken
+        before, made, own, taken, required = self.known, [], set(), self._taken, len(self.conditions)
         self._taken = _NONE  # a number that a condition sets is meant
         for branch in ("consequence", "alternative"):
             self.known = dict(before)
@@ -439,6 +439,7 @@ class HostScope:
                 own |= {declared_name(one) for one in each.children_by_field_name("declarator")}
             made.append(self.known)
         self.known, self._taken = before, taken
+        del self.conditions[required:]  # what must hold behind one branch need not behind the other
         changed = [name for name in before.keys() - own if made[0][name] != made[1][name]]
         condition = cuda_ast.field(statement, "condition")
         value = cuda_ast.field(condition, "value") if condition and changed else None
@@ -465,6 +466,14 @@ class HostScope:
             value = cuda_ast.field(declarator, "value")
             inner = cuda_ast.field(declarator, "declarator")
             self.lines[name] = line
+            if (
+                value is not None
+                and value.type == "initializer_list"
+                and len(value.named_children) > 1
+                and kind != "dim3"
+            ):
+                for place, each in enumerate(value.named_children):
+                    self._bind(f"{name}[{place}]", each, line)
             if kind == "dim3":
                 self._keep(name, partial(self._dim3, declarator, value, line))
             elif {"pointer_declarator", "array_declarator"} & {declarator.type, inner.type if inner else ""}:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
+import hypothesis
 import pytest
 
 # As Snakemake has it for a job of one core: the threads of products too small to share only wait for each other, and
@@ -22,6 +23,10 @@ from warpbook.kernels.variants import Variant
 from warpbook.machine import cuda_devices, host, locks
 
 pytest_plugins = ["databases", "small_run", "rendered", "workspaces"]
+
+# The suite draws the same examples each time, however busy the machine is; `make chaos` draws others.
+hypothesis.settings.register_profile("suite", derandomize="CHAOS_EXAMPLES" not in os.environ, deadline=None)
+hypothesis.settings.load_profile("suite")
 
 # Runs and reports are read once for many tests and stay: looking for garbage among them would take a fifth of the time.
 gc.set_threshold(100_000)

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
-
 from warpbook.common.errors import UserError
 from warpbook.common.files import PROJECT
 from warpbook.profiling import importing
@@ -95,8 +93,12 @@ def without_launch(rows: Counter[tuple[object, ...]]) -> Counter[tuple[object, .
     return plain
 
 
-@pytest.mark.parametrize("path", CAPTURED, ids=lambda path: path.name)
-def test_a_damaged_line_never_gives_another_profile_silently(path: Path, tmp_path):
+def test_a_damaged_line_never_gives_another_profile_silently(tmp_path):
+    for path in CAPTURED:
+        try_damaged_lines(path, tmp_path)
+
+
+def try_damaged_lines(path: Path, tmp_path: Path) -> None:
     text = path.read_text()
     truth = importing.read(path)
     whole, device = contents(truth), truth.device
@@ -108,19 +110,23 @@ def test_a_damaged_line_never_gives_another_profile_silently(path: Path, tmp_pat
         try:
             got = importing.read(profile)
         except UserError as error:
-            assert str(profile) in str(error) and "\n" not in str(error), what
+            assert str(profile) in str(error) and "\n" not in str(error), (path.name, what)
             continue
         rows = contents(got)
         if "deleted" in what:
-            assert not without_launch(rows) - without_launch(whole) and got.device in ("", device), what
+            assert not without_launch(rows) - without_launch(whole) and got.device in ("", device), (path.name, what)
         elif "moved" in what:  # the order of rows is not that of launches
-            assert without_launch(rows) == without_launch(whole), what
+            assert without_launch(rows) == without_launch(whole), (path.name, what)
         else:
-            assert (rows, got.device) == (whole, device), what
+            assert (rows, got.device) == (whole, device), (path.name, what)
 
 
-@pytest.mark.parametrize("path", SUMS, ids=lambda path: path.name)
-def test_a_damaged_cell_never_gives_other_sums_silently(path: Path, tmp_path):
+def test_a_damaged_cell_never_gives_other_sums_silently(tmp_path):
+    for path in SUMS:
+        try_damaged_cells(path, tmp_path)
+
+
+def try_damaged_cells(path: Path, tmp_path: Path) -> None:
     whole = contents(importing.read(path))
     cases = list(damaged_cells(path.read_text().split("\n")))
     step = max(1, len(cases) * len(SUMS) // EXAMPLES)
@@ -128,9 +134,9 @@ def test_a_damaged_cell_never_gives_other_sums_silently(path: Path, tmp_path):
     for what, content in cases[len(path.name) % step :: step]:
         profile.write_text(content)
         try:
-            assert contents(importing.read(profile)) == whole, what
+            assert contents(importing.read(profile)) == whole, (path.name, what)
         except UserError as error:
-            assert str(profile) in str(error) and "\n" not in str(error), what
+            assert str(profile) in str(error) and "\n" not in str(error), (path.name, what)
 
 
 def test_how_many_damaged_texts_are_tried_is_told(tried):

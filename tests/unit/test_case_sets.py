@@ -22,19 +22,16 @@ def test_a_case_is_named_or_called_by_its_extents():
     assert (cases.has_labels, cases.weight_sets, cases.problem.name) == (False, (), "gemm")
 
 
-@pytest.mark.parametrize(
-    ("listed", "words"),
-    [
+def test_a_case_that_is_none_is_named_with_the_reason():
+    for listed, words in [
         ([{"m": 1, "n": 1, "q": 1}], "cases.0: 'q' is no extent of gemm"),
         ([{"m": 1, "n": 1}], "cases.0: gemm case"),
         ([{"m": 1, "n": 1, "k": "len(x)"}], "cases.0: k: `len(x)`"),
         ([{"m": 1, "n": 1, "k": 0}], "cases.0: k: 0 is below its limit 1"),
         ([{"name": "one", "m": 1, "n": 1, "k": 1}] * 2, "cases: 'one' is there twice"),
-    ],
-)
-def test_a_case_that_is_none_is_named_with_the_reason(listed, words):
-    with pytest.raises(ValueError, match="^" + words.replace("(", r"\(").replace(")", r"\)")):
-        case_sets.read_set("mine", "gemm", listed)
+    ]:
+        with pytest.raises(ValueError, match="^" + words.replace("(", r"\(").replace(")", r"\)")):
+            case_sets.read_set("mine", "gemm", listed)
 
 
 def test_another_extent_is_another_identity():
@@ -62,9 +59,8 @@ def test_variants_of_a_study_are_those_of_its_problem():
     assert (config.case_set_name("mine"), config.case_set("mine").problem) == ("mine", problem.find("gemm"))
 
 
-@pytest.mark.parametrize(
-    ("study", "words"),
-    [
+def test_a_study_that_cannot_be_is_refused_in_a_line():
+    for study, words in [
         ({"cases": []}, "studies.mine: `problem` and `cases` go together"),
         ({"cases": [{"m": 1, "n": 1, "k": 1}], "network": "fa18"}, "say `network`, or `problem` with its `cases`"),
         ({"cases": [{"m": 1, "n": 1, "z": 1}]}, "studies.mine.cases.0: 'z' is no extent of gemm"),
@@ -74,12 +70,10 @@ def test_variants_of_a_study_are_those_of_its_problem():
             "studies.mine.problem: no problem is called 'gem': did you mean 'gemm'",
         ),
         ({"cases": [{"m": 1, "n": 1, "k": 1}], "variants": ["direct"]}, "no variant is called 'gemm/direct'"),
-    ],
-)
-def test_a_study_that_cannot_be_is_refused_in_a_line(study, words):
-    with pytest.raises(UserError) as error:
-        configured(**study)
-    assert any(words in line for line in str(error.value).splitlines()), error.value
+    ]:
+        with pytest.raises(UserError) as error:
+            configured(**study)
+        assert any(words in line for line in str(error.value).splitlines()), error.value
 
 
 @pytest.fixture
@@ -110,9 +104,8 @@ def test_a_file_s_rows_are_cases(file, monkeypatch):
     assert "cases_file" not in recorded and recorded["cases"] == case_sets.read_rows(path)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
+def test_each_row_that_is_no_case_is_named_in_a_line(file):
+    for text, words in [
         ("m,n,k\n1,1,1\n0,1,1\n1,x,1\n", ["row 3: m: 0 is below its limit 1", "row 4: n: `x`: 'x' is no extent"]),
         ("m,n,q,z\n1,1,1,1\n2,1,1,1\n", ["csv: 'q' is no extent of gemm", "csv: 'z' is no extent of gemm"]),
         ("m,n,k\n1,1,1\n1,1,1\n", ["csv: 'm=1 n=1 k=1' is there twice; give one a name of its own (name)"]),
@@ -120,15 +113,13 @@ def test_a_file_s_rows_are_cases(file, monkeypatch):
         ("m,n,k\n1,1\n", ["row 2: gemm case"]),
         ("m,n,k\n1,1,1,1\n", ["row 2: a cell has no column's name above it"]),
         ("m,n,k\n", ["csv has no rows below the names of its columns"]),
-    ],
-)
-def test_each_row_that_is_no_case_is_named_in_a_line(file, text, words):
-    with pytest.raises(UserError) as error:
-        configured(cases_file=file(text))
-    lines = str(error.value).splitlines()[1:]
-    assert len(lines) == len(words)
-    for line, expected in zip(lines, words, strict=True):
-        assert "cases_file: " in line and expected in line
+    ]:
+        with pytest.raises(UserError) as error:
+            configured(cases_file=file(text))
+        lines = str(error.value).splitlines()[1:]
+        assert len(lines) == len(words)
+        for line, expected in zip(lines, words, strict=True):
+            assert "cases_file: " in line and expected in line
 
 
 def test_a_file_that_is_not_there_or_stands_beside_cases_is_refused(file):

@@ -30,15 +30,13 @@ def test_a_right_variant_passes_exactly_on_integers_and_within_tolerance_on_real
     assert 0 < reals["max_abs_err"] < reals["tolerance"]
 
 
-@pytest.mark.parametrize(
-    "body", ["np.clip(convolve(x, w), -1e15, 1e15)", "np.where(abs(z := convolve(x, w)) < 1e-18, 0, z)"]
-)
-def test_a_variant_that_is_right_for_ordinary_numbers_alone_is_wrong_on_a_ragged_shape(cpu_variant, body):
-    variant = cpu_variant(f"y[...] = {body}")
-    assert checking.check_case(CpuBench(), variant, LAYER.at(2))[-1]["ok"]
-    ragged = [case for case in problem.find("conv").ragged if not case.unusual and not case.optional]
-    rows = [row for case in ragged for row in checking.check_case(CpuBench(), variant, case)]
-    assert {row["test"] for row in rows if not row["ok"]} == {"reals"}
+def test_a_variant_that_is_right_for_ordinary_numbers_alone_is_wrong_on_a_ragged_shape(cpu_variant):
+    for body in ["np.clip(convolve(x, w), -1e15, 1e15)", "np.where(abs(z := convolve(x, w)) < 1e-18, 0, z)"]:
+        variant = cpu_variant(f"y[...] = {body}")
+        assert checking.check_case(CpuBench(), variant, LAYER.at(2))[-1]["ok"]
+        ragged = [case for case in problem.find("conv").ragged if not case.unusual and not case.optional]
+        rows = [row for case in ragged for row in checking.check_case(CpuBench(), variant, case)]
+        assert {row["test"] for row in rows if not row["ok"]} == {"reals"}
 
 
 @pytest.mark.parametrize(
@@ -61,20 +59,20 @@ def test_small_cases_that_stand_for_large_ones_keep_what_divides_them_and_one_lo
     assert {max(each.values()) for each in made[1:]} == {4097}
 
 
-@pytest.mark.parametrize(("type_name", "multiple"), [("int", 256), ("float", 4096), ("double", 2048)])
-def test_no_case_is_checked_twice_whatever_the_types_and_limits(type_name, multiple, tmp_path):
-    (tmp_path / "problem.py").write_text((problem.FOLDER / "reduce" / "problem.py").read_text())
-    (tmp_path / "mine.yaml").write_text(f"limits: {{n: {{multiple_of: {multiple}}}}}\n")
-    (tmp_path / "mine.cu").write_text(
-        f"__global__ void sum(const {type_name} *x, {type_name} *y, int n) {{}}\n"
-        f"void run({type_name} *x, {type_name} *y, int n) {{ sum<<<n, 1>>>(x, y, n); }}\n"
-    )
-    variant = variants.read("mine", tmp_path)
-    for n in (64, *range(65536, 65536 + 20 * multiple, multiple)):
-        large = [problem.read(tmp_path).case("", {"n": n}).at(1)]
-        made = [cases(variant, large) for cases in (checking.drawn_cases, checking.excerpts)]
-        checked = [str(case) for case in [*checking.ragged_cases(variant), *made[0], *made[1]]]
-        assert len(checked) == len(set(checked))
+def test_no_case_is_checked_twice_whatever_the_types_and_limits(tmp_path):
+    for type_name, multiple in [("int", 256), ("float", 4096), ("double", 2048)]:
+        (tmp_path / "problem.py").write_text((problem.FOLDER / "reduce" / "problem.py").read_text())
+        (tmp_path / "mine.yaml").write_text(f"limits: {{n: {{multiple_of: {multiple}}}}}\n")
+        (tmp_path / "mine.cu").write_text(
+            f"__global__ void sum(const {type_name} *x, {type_name} *y, int n) {{}}\n"
+            f"void run({type_name} *x, {type_name} *y, int n) {{ sum<<<n, 1>>>(x, y, n); }}\n"
+        )
+        variant = variants.read("mine", tmp_path)
+        for n in (64, *range(65536, 65536 + 20 * multiple, multiple)):
+            large = [problem.read(tmp_path).case("", {"n": n}).at(1)]
+            made = [cases(variant, large) for cases in (checking.drawn_cases, checking.excerpts)]
+            checked = [str(case) for case in [*checking.ragged_cases(variant), *made[0], *made[1]]]
+            assert len(checked) == len(set(checked))
 
 
 def test_some_small_cases_within_a_variants_limits_follow_by_chance_from_its_source():
@@ -86,13 +84,13 @@ def test_some_small_cases_within_a_variants_limits_follow_by_chance_from_its_sou
     assert not any(variant.unsupported(case) or case in checking.ragged_cases(variant) for case in [*first, *other])
 
 
-@pytest.mark.parametrize("name", ["gemm/naive", "gemm/tiled", "gemm/vectorised", "softmax/naive", "softmax/online"])
-def test_drawn_cases_have_every_remainder_of_a_vector_lengths_about_tiles_and_equal_extents(name):
-    small = [case.extents for case in checking.drawn_cases(variants.read(name), [])]
-    for extent in small[0]:
-        assert {each[extent] % 8 for each in small} == set(range(8)), extent
-        assert len({each[extent] for each in small} & checking.EDGES) > 6, extent
-    assert any(len(set(each.values())) == 1 for each in small)
+def test_drawn_cases_have_every_remainder_of_a_vector_lengths_about_tiles_and_equal_extents():
+    for name in ["gemm/naive", "gemm/tiled", "gemm/vectorised", "softmax/naive", "softmax/online"]:
+        small = [case.extents for case in checking.drawn_cases(variants.read(name), [])]
+        for extent in small[0]:
+            assert {each[extent] % 8 for each in small} == set(range(8)), extent
+            assert len({each[extent] for each in small} & checking.EDGES) > 6, extent
+        assert any(len(set(each.values())) == 1 for each in small)
 
 
 def test_small_cases_of_a_convolution_join_what_is_unusual():
@@ -116,9 +114,9 @@ def test_of_one_extent_a_small_case_is_beyond_what_the_blocks_of_a_second_launch
     assert [case.n for case in checking.excerpts(variants.read("reduce/shuffles"), [sums])] == [1 << 22]
 
 
-@pytest.mark.parametrize(("name", "extent"), [("conv", "N"), ("gemm", "m"), ("softmax", "rows"), ("reduce", "")])
-def test_outputs_are_independent_along_a_batch_or_along_rows(name, extent):
-    assert full_size.batch_of(problem.find(name)) == extent
+def test_outputs_are_independent_along_a_batch_or_along_rows():
+    for name, extent in [("conv", "N"), ("gemm", "m"), ("softmax", "rows"), ("reduce", "")]:
+        assert full_size.batch_of(problem.find(name)) == extent
 
 
 def test_rows_whose_reference_joins_them_are_no_batch(monkeypatch):
@@ -183,25 +181,25 @@ def test_a_variant_is_caught_that_replays_its_previous_answer(cpu_variant):
     assert "exceeds what fp32 allows" in rows[1]["reason"]
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
+def test_more_calls_find_what_plain_inputs_or_a_later_call_show(cpu_variant):
+    for body, words in [
         (RIGHT, ""),
         ("y[...] = convolve(x, w) + (not x.any())", "all of x is 0"),
-        ("largest = np.float32(2) ** np.frexp(abs(x).max())[1]\ny[...] = convolve(x, w) * (x.any() / largest) * largest", ""),
+        (
+            "largest = np.float32(2) ** np.frexp(abs(x).max())[1]\ny[...] = convolve(x, w) * (x.any() / largest) * largest",
+            "",
+        ),
         ("y[...] = convolve(x, w) + (x == x[0, 0, 0, 0]).all()", "all of x is 0"),
         ("y[...] = np.minimum(convolve(x, w), 1e7)", "all of x is 1048576"),
         ("y[...] = np.maximum(convolve(x, w), -1e7)", "all of x is -1048576"),
         ("kept.append(1)\ny[...] = convolve(x, w) if len(kept) < 8 else 0", "call 8 after one preparation"),
-    ],
-)  # fmt: skip
-def test_more_calls_find_what_plain_inputs_or_a_later_call_show(cpu_variant, body, words):
-    variant = cpu_variant(body, before="kept = []")
-    assert checking.check_case(CpuBench(), variant, LAYER.at(2))[-1]["ok"]
-    rows = checking.check_case(CpuBench(), variant, LAYER.at(2), more=True)
-    assert sorted(row["test"] for row in rows) == ["integers", "reals"]
-    assert all(row["ok"] for row in rows) == (not words)
-    assert words in rows[-1]["reason"]
+    ]:
+        variant = cpu_variant(body, before="kept = []")
+        assert checking.check_case(CpuBench(), variant, LAYER.at(2))[-1]["ok"]
+        rows = checking.check_case(CpuBench(), variant, LAYER.at(2), more=True)
+        assert sorted(row["test"] for row in rows) == ["integers", "reals"]
+        assert all(row["ok"] for row in rows) == (not words)
+        assert words in rows[-1]["reason"]
 
 
 def test_plain_inputs_of_which_a_problem_says_nothing_are_left_out(monkeypatch):

@@ -19,18 +19,15 @@ def test_a_kernel_checks_the_threads_that_its_launch_bounds_allow():
     assert "{ EMULATOR_LAUNCH_BOUNDS(T * 32, 2); y[0] = 1; }" in made
 
 
-@pytest.mark.parametrize(
-    ("written", "made"),
-    [
+def test_ptx_keeps_what_orders_memory_and_for_whom():
+    for written, made in [
         ('"ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(u) : "l"(p)', ("strong(", ", __threadfence())")),
         ('"st.release.cta.global.u32 [%0], %1;" :: "l"(p), "r"(u)', ("(__threadfence_block(), ", "strong(")),
         ('"red.relaxed.cta.global.add.u32 [%0], %1;" :: "l"(p), "r"(u)', ("atomicAdd_block(",)),
         ('"fence.acq_rel.cta;" ::', ("__threadfence_block()",)),
-    ],
-)
-def test_ptx_keeps_what_orders_memory_and_for_whom(written, made):
-    text = host(f"__global__ void k(unsigned* p) {{ unsigned u; asm volatile({written}); }}")
-    assert [words for words in made if words not in text] == []
+    ]:
+        text = host(f"__global__ void k(unsigned* p) {{ unsigned u; asm volatile({written}); }}")
+        assert [words for words in made if words not in text] == []
 
 
 CONDITIONAL = """{head} {{
@@ -52,10 +49,10 @@ def test_device_code_sees_the_architecture(head, condition):
     assert made.splitlines()[1] == "#if 1"
 
 
-@pytest.mark.parametrize("condition", ["ifdef __CUDA_ARCH__", "if defined(__CUDA_ARCH__)", "if __CUDA_ARCH__"])
-def test_host_code_sees_no_architecture(condition):
-    made = architecture.settle(CONDITIONAL.format(head="void launch()", condition=condition), "sm_80")
-    assert made.splitlines()[1] == "#if 0"
+def test_host_code_sees_no_architecture():
+    for condition in ["ifdef __CUDA_ARCH__", "if defined(__CUDA_ARCH__)", "if __CUDA_ARCH__"]:
+        made = architecture.settle(CONDITIONAL.format(head="void launch()", condition=condition), "sm_80")
+        assert made.splitlines()[1] == "#if 0"
 
 
 def test_outside_functions_what_is_chosen_from_decides_which_pass_sees_it():
@@ -71,25 +68,21 @@ def test_an_architecture_with_features_of_its_own_is_seen_by_both_names():
     assert "__CUDA_ARCH_FEAT_SM90_ALL" in architecture.settle(source, "sm_90")
 
 
-@pytest.mark.parametrize(
-    ("condition", "others"),
-    [
+def test_architectures_on_which_a_source_is_another_program_are_told():
+    for condition, others in [
         ("__CUDA_ARCH__ >= 700", []),
         ("__CUDA_ARCH__ >= 900", ["sm_90"]),
         ("__CUDA_ARCH__ == 900 || !(__CUDA_ARCH__ < 1000)", ["sm_90"]),
         ("__CUDA_ARCH__ > 900 && defined(OWN)", ["sm_90", "sm_100"]),  # what OWN is, nobody knows here
         ("__CUDA_ARCH__ / 100 > 9", ["sm_90", "sm_100"]),
-    ],
-)
-def test_architectures_on_which_a_source_is_another_program_are_told(condition, others):
-    source = f"__global__ void k() {{\n#if {condition}\n#endif\n}}\n"
-    assert architecture.others(source, "sm_80") == others
-    assert architecture.others(source, "sm_90a") == []  # it runs on no other
+    ]:
+        source = f"__global__ void k() {{\n#if {condition}\n#endif\n}}\n"
+        assert architecture.others(source, "sm_80") == others
+        assert architecture.others(source, "sm_90a") == []  # it runs on no other
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
+def test_a_source_that_asks_whether_it_is_emulated_is_not_judged():
+    for code in [
         "#ifdef __SANITIZE_ADDRESS__\n#endif",
         "#if defined(__syncthreads)\n#endif",
         "#ifndef EMULATOR_AT\n#endif",
@@ -98,12 +91,10 @@ def test_architectures_on_which_a_source_is_another_program_are_told(condition, 
         "#ifdef __OPTIMIZE__\n#endif",
         "#ifdef _GLIBCXX_VECTOR\n#endif",
         'extern "C" void __asan_init() __attribute__((weak));',
-    ],
-)
-def test_a_source_that_asks_whether_it_is_emulated_is_not_judged(code):
-    with pytest.raises(VariantFailure, match="which tells the emulator from a GPU, line 2") as raised:
-        host(f"// __SANITIZE_ADDRESS__ in a comment is none\n{code}\n")
-    assert raised.value.status == "unsupported"
+    ]:
+        with pytest.raises(VariantFailure, match="which tells the emulator from a GPU, line 2") as raised:
+            host(f"// __SANITIZE_ADDRESS__ in a comment is none\n{code}\n")
+        assert raised.value.status == "unsupported"
 
 
 def test_what_a_conditional_asks_for_through_macros_is_seen():
@@ -122,25 +113,20 @@ def test_an_argument_that_changes_something_is_evaluated_once():
     assert "[&, given_1 = m++, given_2 = next()] { k(x, given_1, given_2); }" in made
 
 
-@pytest.mark.parametrize(
-    ("macro", "launched"),
-    [
+def test_a_launch_in_a_macro_is_launched():
+    for macro, launched in [
         ("#define GO(k, g, ...) k<<<g, 256>>>(__VA_ARGS__)", "Config(__LINE__, g, 256), [&] { k (__VA_ARGS__); })"),
         ("#define GO(k, g, list) do { k<16, T><<<g, 9>>> list; } while (0)", "[&] { k<16, T> list; })"),
         ("#define GO(k, g) \\\n    k##_fast \\\n    <<<g, 32>>>(x)", "[&] { k##_fast (x); })"),
-    ],
-)
-def test_a_launch_in_a_macro_is_launched(macro, launched):
-    assert launched in host(f"{macro}\n__global__ void other() {{}}\n")
+    ]:
+        assert launched in host(f"{macro}\n__global__ void other() {{}}\n")
 
 
-@pytest.mark.parametrize(
-    "text", ["a_word_of_many_letters" * 400, "(" * 9000, "a ## " * 2000, "k<T" * 3000, "k " * 9000]
-)
-def test_a_macro_s_long_text_is_read_at_once(text):
-    began = time.process_time()
-    host(f"#define GO(k) {text}\n__global__ void other() {{}}\n")
-    assert time.process_time() - began < 5
+def test_a_macro_s_long_text_is_read_at_once():
+    for text in ["a_word_of_many_letters" * 400, "(" * 9000, "a ## " * 2000, "k<T" * 3000, "k " * 9000]:
+        began = time.process_time()
+        host(f"#define GO(k) {text}\n__global__ void other() {{}}\n")
+        assert time.process_time() - began < 5
 
 
 def test_an_argument_of_a_launching_macro_that_changes_something_is_named():
@@ -149,11 +135,11 @@ def test_an_argument_of_a_launching_macro_that_changes_something_is_named():
         host(source)
 
 
-@pytest.mark.parametrize("cast", ["(void*)k", "(const void *)&k", "reinterpret_cast<const void*>(k)"])
-def test_a_kernel_whose_address_is_taken_keeps_its_parameters(cast):
-    made = host(f"__global__ void k(int n) {{}}\nvoid f() {{ cudaLaunchKernel({cast}, 1, 1, a); g((void*)n); }}\n")
-    assert "emulator::address_of_kernel(" in made
-    assert "(void*)n" in made
+def test_a_kernel_whose_address_is_taken_keeps_its_parameters():
+    for cast in ["(void*)k", "(const void *)&k", "reinterpret_cast<const void*>(k)"]:
+        made = host(f"__global__ void k(int n) {{}}\nvoid f() {{ cudaLaunchKernel({cast}, 1, 1, a); g((void*)n); }}\n")
+        assert "emulator::address_of_kernel(" in made
+        assert "(void*)n" in made
 
 
 def test_a_kernel_that_device_code_launches_is_named_with_its_line():
@@ -163,9 +149,9 @@ def test_a_kernel_that_device_code_launches_is_named_with_its_line():
     assert refused.value.status == "unsupported"
 
 
-@pytest.mark.parametrize("header", ["<cub/cub.cuh>", "<cuda/pipeline>", '"cublas_v2.h"', "<nvtx3/nvToolsExt.h>"])
-def test_a_header_of_cuda_is_left_out_for_its_names_decide(header):
-    assert host(f"#include {header}\n") == "\n"
+def test_a_header_of_cuda_is_left_out_for_its_names_decide():
+    for header in ["<cub/cub.cuh>", "<cuda/pipeline>", '"cublas_v2.h"', "<nvtx3/nvToolsExt.h>"]:
+        assert host(f"#include {header}\n") == "\n"
 
 
 def test_a_header_of_c_plus_plus_under_cuda_s_name_is_the_host_s():

@@ -339,9 +339,8 @@ def test_events_and_metrics_of_nvprof_are_counters_over_the_launches_of_a_kernel
 RATE = "gst_throughput,Global Store Throughput"
 
 
-@pytest.mark.parametrize(
-    ("launches", "printed", "expected"),
-    [
+def test_the_average_of_a_rate_is_cut_off_to_whole_megabytes(tmp_path):
+    for launches, printed, expected in [
         (3, ("60.942291MB/s", "61.598341MB/s", "60.081482MB/s"), [60.942291, 61.598341, 60.081482]),
         (3, ("954.763672KB/s", "1.746516MB/s", "0.000000B/s"), [954.763672, 1.746516, 0]),
         (3, ("867.000000B/s", "867.000000B/s", "0.000000B/s"), [867, 867, 0]),
@@ -349,15 +348,15 @@ RATE = "gst_throughput,Global Store Throughput"
         (3, ("60.942291MB/s", "61.598341MB/s", "59.081482MB/s"), "line 2: the average of .*, 59.0815 MB/s, is outside"),
         (3, ("1.000000MB/s", "1.000000MB/s", "1.000000GB/s"), "line 2: the average of gst_throughput, 1 GB/s, is outs"),
         (1, ("2.782542MB/s", "2.882542MB/s", "1.907349MB/s"), "line 2: two values of gst_throughput over one launch"),
-    ],
-)
-def test_the_average_of_a_rate_is_cut_off_to_whole_megabytes(tmp_path, launches, printed, expected):
-    heads = "Device,Kernel,Invocations,Metric Name,Metric Description,Min,Max,Avg"
-    text = f'"{heads.replace(",", chr(34) + "," + chr(34))}"\n"T4 (0)","pool",{launches},{RATE},{",".join(printed)}\n'
-    if isinstance(expected, str):
-        assert_refused(tmp_path, text, expected)
-    else:
-        assert [row["value"] for row in read(tmp_path, text).counters] == expected
+    ]:
+        heads = "Device,Kernel,Invocations,Metric Name,Metric Description,Min,Max,Avg"
+        text = (
+            f'"{heads.replace(",", chr(34) + "," + chr(34))}"\n"T4 (0)","pool",{launches},{RATE},{",".join(printed)}\n'
+        )
+        if isinstance(expected, str):
+            assert_refused(tmp_path, text, expected)
+        else:
+            assert [row["value"] for row in read(tmp_path, text).counters] == expected
 
 
 def test_metrics_of_nvprof_as_csv_are_read_alike(tmp_path):

@@ -34,9 +34,8 @@ def seconds(tmp_path, monkeypatch):
     return pass_by
 
 
-@pytest.mark.parametrize(
-    ("own", "user", "stolen", "busy"),
-    [
+def test_others_are_in_the_way_where_they_take_more_than_is_tolerated_and_half_of_what_is_left(seconds):
+    for own, user, stolen, busy in [
         (2.0, (1.0, 1.0, 0.0), 0.0, False),  # both for this process
         (1.0, (1.0, 0.4, 0.0), 0.0, False),  # less than half of what it leaves
         (1.0, (1.0, 0.7, 0.0), 0.0, True),
@@ -44,17 +43,13 @@ def seconds(tmp_path, monkeypatch):
         (1.9, (1.0, 1.0, 0.0), 0.0, False),  # less than is tolerated
         (1.6, (1.0, 1.0, 0.0), 0.0, True),
         (1.6, (0.8, 0.8, 0.0), 0.4, True),  # by the machine below a virtual one
-    ],
-)
-def test_others_are_in_the_way_where_they_take_more_than_is_tolerated_and_half_of_what_is_left(
-    seconds, own, user, stolen, busy
-):
-    meter = load.LoadMeter(0.15)
-    seconds(1.0, own, user, stolen)
-    reason = meter.reason()
-    assert bool(reason) == busy
-    if busy:
-        assert "busy machine: other programs kept 0." in reason and "of 2 processors busy" in reason
+    ]:
+        meter = load.LoadMeter(0.15)
+        seconds(1.0, own, user, stolen)
+        reason = meter.reason()
+        assert bool(reason) == busy
+        if busy:
+            assert "busy machine: other programs kept 0." in reason and "of 2 processors busy" in reason
 
 
 def test_what_it_started_is_its_own(seconds):

@@ -51,7 +51,7 @@ def test_what_is_there_is_not_written_over(project):
         new.write_problem("layer_norm")
 
 
-@pytest.mark.parametrize("name", ["Layer Norm", "../up", "1st", ""])
-def test_a_name_that_makes_no_folder_is_refused(name):
-    with pytest.raises(UserError, match="is no name of small letters"):
-        new.check_name(name)
+def test_a_name_that_makes_no_folder_is_refused():
+    for name in ["Layer Norm", "../up", "1st", ""]:
+        with pytest.raises(UserError, match="is no name of small letters"):
+            new.check_name(name)

@@ -173,32 +173,26 @@ def typed(tmp_path, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize(
-    ("words", "command"),
-    [
+def test_a_target_is_snakemake_s_under_the_library_s_snakefile(typed):
+    for words, command in [
         (["report"], ["report"]),
         (["check", "--study", "a", "--config", "gpu=none"], ["check", "--config", "gpu=none", "study=a"]),
         (["report", "--config", "a=1", "b=2", "-n"], ["report", "-n", "--config", "a=1", "b=2"]),
         (["submission", "x", "--study", "sp25"], ["submission", "--config", "path=x", "study=sp25"]),
-    ],
-)
-def test_a_target_is_snakemake_s_under_the_library_s_snakefile(typed, words, command):
-    snakemake = ["-m", "snakemake", "--snakefile", str(LIBRARY / "Snakefile"), "--cores", "all"]
-    assert typed(*words) == snakemake + command
+    ]:
+        snakemake = ["-m", "snakemake", "--snakefile", str(LIBRARY / "Snakefile"), "--cores", "all"]
+        assert typed(*words) == snakemake + command
 
 
-@pytest.mark.parametrize(
-    ("words", "command"),
-    [
+def test_a_program_gets_what_was_typed(typed):
+    for words, command in [
         (["init", "x"], ["new.py", "notebook", "x", "--problem", "gemm"]),
         (["new", "kernel", "a", "--problem", "gemm"], ["new.py", "kernel", "a", "--problem", "gemm"]),
         (["compare", "a", "b", "--notes"], ["compare_runs.py", "--base", "a", "--head", "b", "--notes"]),
         (["import", "--help"], ["import_profile.py", "--help"]),
         (["doctor"], ["doctor.py"]),
-    ],
-)
-def test_a_program_gets_what_was_typed(typed, words, command):
-    assert typed(*words) == [str(LIBRARY / "scripts" / command[0]), *command[1:]]
+    ]:
+        assert typed(*words) == [str(LIBRARY / "scripts" / command[0]), *command[1:]]
 
 
 def test_a_target_without_a_configuration_is_refused(typed, tmp_path):

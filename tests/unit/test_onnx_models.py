@@ -123,9 +123,8 @@ POOLED = ("AveragePool", ["conv"], "pool", {"kernel_shape": [2, 2], "strides": [
 ALONE = "; write `layers_only: true` for a workload of its convolutions alone"
 
 
-@pytest.mark.parametrize(
-    ("nodes", "constants", "words"),
-    [
+def test_what_a_network_cannot_express_is_named_with_its_node_and_a_remedy(tmp_path):
+    for nodes, constants, words in [
         ([CONV, ("Clip", ["conv"], "y", {})], W, "node y (Clip) is none of Conv, BatchNormalization, "),
         ([CONV, ("Clip", ["conv"], "y", {})], W, f"Dropout and Constant{ALONE}"),
         (
@@ -187,20 +186,22 @@ ALONE = "; write `layers_only: true` for a workload of its convolutions alone"
             "node y (Relu) follows Softmax, which is the last node of a network",
         ),
         ([CONV, ("Softmax", ["conv"], "y", {"axis": 2})], W, "is over axis 2, and scores are along axis 1"),
-        ([CONV, ("MatMul", ["w", "conv"], "y", {})], W, "node y (MatMul) multiplies by no constant matrix on the right"),
+        (
+            [CONV, ("MatMul", ["w", "conv"], "y", {})],
+            W,
+            "node y (MatMul) multiplies by no constant matrix on the right",
+        ),
         (
             [CONV, ("MatMul", ["conv", "v"], "y", {})],
             {**W, "v": drawn(26, 5)},
             "node y (MatMul) takes an image that is not flattened; put Flatten before it",
         ),
         ([CONV, ("LeakyRelu", ["conv"], "y", {"alpha": -1.0})], W, "layers.0.conv.slope"),
-    ],
-)  # fmt: skip
-def test_what_a_network_cannot_express_is_named_with_its_node_and_a_remedy(tmp_path, nodes, constants, words):
-    path = save(tmp_path / "mine.onnx", nodes, constants, outputs=None)
-    with pytest.raises(ValueError) as raised:
-        network_of(path)
-    assert words in str(raised.value)
+    ]:
+        path = save(tmp_path / "mine.onnx", nodes, constants, outputs=None)
+        with pytest.raises(ValueError) as raised:
+            network_of(path)
+        assert words in str(raised.value)
 
 
 def test_what_is_no_file_or_has_no_image_is_refused_in_a_line(tmp_path):

@@ -255,37 +255,37 @@ def copied(make, dtype: str) -> problem.Problem:
                 "exact: true\nragged: [{m: 5}]\n")  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_values_of_every_type_are_drawn_in_its_range_and_stay_as_they_are(dtype, make):
-    of, bench = copied(make, dtype), CpuBench()
-    array = of.inputs["x"]
-    values = bench.allocate_guarded((4000,), dtype).values
-    assert values.dtype == problem.numpy_type(dtype)
-    bench.draw(values, 7, True, array)
-    least = 0 if dtype == "uint8" else -4
-    assert set(values.astype(np.float64)) == set(range(least, 5))
-    bench.draw(values, 7, False, array)
-    wide = values.astype(np.float64)
-    if array.is_real:
-        assert -1 <= wide.min() < -0.99 < 0.99 < wide.max() <= 1
-        assert len(set(wide)) > 200
-    else:
-        assert set(wide) == set(range(least, 5))
+def test_values_of_every_type_are_drawn_in_its_range_and_stay_as_they_are(make):
+    for dtype in DTYPES:
+        of, bench = copied(make, dtype), CpuBench()
+        array = of.inputs["x"]
+        values = bench.allocate_guarded((4000,), dtype).values
+        assert values.dtype == problem.numpy_type(dtype)
+        bench.draw(values, 7, True, array)
+        least = 0 if dtype == "uint8" else -4
+        assert set(values.astype(np.float64)) == set(range(least, 5))
+        bench.draw(values, 7, False, array)
+        wide = values.astype(np.float64)
+        if array.is_real:
+            assert -1 <= wide.min() < -0.99 < 0.99 < wide.max() <= 1
+            assert len(set(wide)) > 200
+        else:
+            assert set(wide) == set(range(least, 5))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
-def test_inputs_of_timed_calls_come_from_their_seeds_and_share_no_run_of_values(dtype, make):
+def test_inputs_of_timed_calls_come_from_their_seeds_and_share_no_run_of_values(make):
     """Sums of what one call saw would be answers to the next."""
-    bench, case = CpuBench(), copied(make, dtype).case("", {"m": 25_000})
-    filled = []
-    for seed in (1, 2, 1):
-        buffers = allocate(bench, case)
-        bench.refill(case, buffers, seed, seed)
-        filled.append(buffers.inputs["x"].values.ravel().view(f"V{buffers.inputs['x'].values.itemsize * 20}"))
-    assert (filled[0] == filled[2]).all()
-    shifted = (np.frombuffer(filled[0].tobytes(), filled[0].dtype, len(filled[0]) - 1, begin)
-               for begin in range(0, filled[0].itemsize, filled[0].itemsize // 20))  # fmt: skip
-    assert not any(set(each.tolist()) & set(filled[1].tolist()) for each in shifted)
+    for dtype in ["float32", "float16", "int8"]:
+        bench, case = CpuBench(), copied(make, dtype).case("", {"m": 25_000})
+        filled = []
+        for seed in (1, 2, 1):
+            buffers = allocate(bench, case)
+            bench.refill(case, buffers, seed, seed)
+            filled.append(buffers.inputs["x"].values.ravel().view(f"V{buffers.inputs['x'].values.itemsize * 20}"))
+        assert (filled[0] == filled[2]).all()
+        shifted = (np.frombuffer(filled[0].tobytes(), filled[0].dtype, len(filled[0]) - 1, begin)
+                   for begin in range(0, filled[0].itemsize, filled[0].itemsize // 20))  # fmt: skip
+        assert not any(set(each.tolist()) & set(filled[1].tolist()) for each in shifted)
 
 
 LEFT_OUT = {
@@ -294,59 +294,59 @@ LEFT_OUT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", LEFT_OUT)
-def test_inputs_of_timed_calls_show_that_a_kernel_leaves_out(what):
+def test_inputs_of_timed_calls_show_that_a_kernel_leaves_out():
     """What fails it in its checks alone, it could leave out where it is timed."""
-    name, extents, kernel = LEFT_OUT[what]
-    case, bench = problem.find(name).case("", extents), CpuBench()
-    buffers = allocate(bench, case)
-    bench.refill(case, buffers, 1, 2)
-    exact = problem.compute(case, buffers.input_values, np)["y"].astype(np.float32)
-    with np.errstate(all="ignore"):
-        found = kernel(buffers.input_values["x"]).astype(np.float32)
-    variant = variants.read({"reduce": "numpy_sum", "softmax": "numpy_rows"}[name], problem.find(name).folder)
-    for values, right in ((exact, True), (found, False)):
-        differences = bench.compare(case, buffers.input_values, {"y": values})
-        assert checking.comparison_columns(variant, case, differences, integers=False)["ok"] == right
+    for what in LEFT_OUT:
+        name, extents, kernel = LEFT_OUT[what]
+        case, bench = problem.find(name).case("", extents), CpuBench()
+        buffers = allocate(bench, case)
+        bench.refill(case, buffers, 1, 2)
+        exact = problem.compute(case, buffers.input_values, np)["y"].astype(np.float32)
+        with np.errstate(all="ignore"):
+            found = kernel(buffers.input_values["x"]).astype(np.float32)
+        variant = variants.read({"reduce": "numpy_sum", "softmax": "numpy_rows"}[name], problem.find(name).folder)
+        for values, right in ((exact, True), (found, False)):
+            differences = bench.compare(case, buffers.input_values, {"y": values})
+            assert checking.comparison_columns(variant, case, differences, integers=False)["ok"] == right
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_every_type_is_poisoned_between_margins(dtype, make):
-    bench, case = CpuBench(), copied(make, dtype).ragged[0]
-    buffers = allocate(bench, case)
-    for one in (*buffers.inputs.values(), *buffers.outputs.values()):
-        assert one.values.shape == (5, 3) and one.inner.nbytes == one.values.nbytes
-        assert one.inner.nbytes + sum(words.nbytes for words in one.margins) == one.words.nbytes
-        bench.fill(one.inner, checking.POISON[one.unit])
-        one.values[0, 0] = 0
-        assert bench.count_changed(one.inner, checking.POISON[one.unit]) == max(1, one.values.itemsize // 4)
-        assert not any(bench.count_changed(words, checking.MARGIN[one.unit]) for words in one.margins)
-        if dtype in ("float32", "float16", "bfloat16"):
-            with np.errstate(invalid="ignore"):
-                assert np.isnan(one.values.astype(np.float64)).sum() == 14
+def test_every_type_is_poisoned_between_margins(make):
+    for dtype in DTYPES:
+        bench, case = CpuBench(), copied(make, dtype).ragged[0]
+        buffers = allocate(bench, case)
+        for one in (*buffers.inputs.values(), *buffers.outputs.values()):
+            assert one.values.shape == (5, 3) and one.inner.nbytes == one.values.nbytes
+            assert one.inner.nbytes + sum(words.nbytes for words in one.margins) == one.words.nbytes
+            bench.fill(one.inner, checking.POISON[one.unit])
+            one.values[0, 0] = 0
+            assert bench.count_changed(one.inner, checking.POISON[one.unit]) == max(1, one.values.itemsize // 4)
+            assert not any(bench.count_changed(words, checking.MARGIN[one.unit]) for words in one.margins)
+            if dtype in ("float32", "float16", "bfloat16"):
+                with np.errstate(invalid="ignore"):
+                    assert np.isnan(one.values.astype(np.float64)).sum() == 14
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_a_right_variant_of_every_type_passes_and_wrong_ones_are_caught(dtype, make):
-    of = copied(make, dtype)
-    rows = checked(of, "y[...] = x")
-    assert all(row["ok"] and row["max_abs_err"] == 0 for row in rows)
-    assert [row["test"] for row in rows] == (["integers", "reals"] if "float" in dtype else ["integers"])
+def test_a_right_variant_of_every_type_passes_and_wrong_ones_are_caught(make):
+    for dtype in DTYPES:
+        of = copied(make, dtype)
+        rows = checked(of, "y[...] = x")
+        assert all(row["ok"] and row["max_abs_err"] == 0 for row in rows)
+        assert [row["test"] for row in rows] == (["integers", "reals"] if "float" in dtype else ["integers"])
 
-    beside = "(np.ctypeslib.ctypes.c_ubyte * 1).from_address(y.ctypes.data {})[0] ^= 255"
-    for place in ("- 1", "+ y.nbytes"):
-        status, reason = failure(checked(of, f"y[...] = x\n{beside.format(place)}"))
-        assert (status, "writes outside its output y: 1 of the words" in reason) == ("wrong_result", True), reason
+        beside = "(np.ctypeslib.ctypes.c_ubyte * 1).from_address(y.ctypes.data {})[0] ^= 255"
+        for place in ("- 1", "+ y.nbytes"):
+            status, reason = failure(checked(of, f"y[...] = x\n{beside.format(place)}"))
+            assert (status, "writes outside its output y: 1 of the words" in reason) == ("wrong_result", True), reason
 
-    status, reason = failure(checked(of, "y[1:] = x[1:]\ny[0, 1:] = x[0, 1:]"))
-    expected = "must be exact" if dtype in BYTES else "leaves 1 of 15 outputs unwritten"
-    assert (status, expected in reason) == ("wrong_result", True), reason
+        status, reason = failure(checked(of, "y[1:] = x[1:]\ny[0, 1:] = x[0, 1:]"))
+        expected = "must be exact" if dtype in BYTES else "leaves 1 of 15 outputs unwritten"
+        assert (status, expected in reason) == ("wrong_result", True), reason
 
-    status, reason = failure(checked(of, "y[...] = x\nx[0, 0] += 1"))
-    assert (status, "changes its input x" in reason) == ("wrong_result", True), reason
+        status, reason = failure(checked(of, "y[...] = x\nx[0, 0] += 1"))
+        assert (status, "changes its input x" in reason) == ("wrong_result", True), reason
 
-    status, reason = failure(checked(of, "y[...] = x\ny[4, 2] += 1"))
-    assert (status, "must be exact" in reason) == ("wrong_result", True), reason
+        status, reason = failure(checked(of, "y[...] = x\ny[4, 2] += 1"))
+        assert (status, "must be exact" in reason) == ("wrong_result", True), reason
 
 
 TWO = """\

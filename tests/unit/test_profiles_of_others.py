@@ -120,17 +120,14 @@ def test_what_a_terminal_a_log_or_a_mail_puts_around_each_line_is_taken_away(rea
             assert rows(read(log)) == expected, prefix
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_what_a_program_or_an_author_wrote_above_a_profile_is_no_row_of_it(read):
+    for line in [
         "     49        10.683            66.339      23.980    445.5 MB/s     2.77x",
         "- the copies take 4 billion, and one kernel 4,026,049,432 of 4,031,222,183 ns",
         "Variant, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072",
-    ],
-)
-def test_what_a_program_or_an_author_wrote_above_a_profile_is_no_row_of_it(read, line):
-    for text in EACH:
-        assert rows(read(f"{line}\n\n{text}")) == rows(read(text))
+    ]:
+        for text in EACH:
+            assert rows(read(f"{line}\n\n{text}")) == rows(read(text))
 
 
 def test_csv_behind_a_prefix_or_indented_is_read(read):
@@ -167,18 +164,18 @@ def test_colours_are_no_part_of_a_line(read):
             )
 
 
-@pytest.mark.parametrize("text", [NVPROF, NCU, NCU_CSV])
-def test_letters_and_quotes_that_a_page_drew_otherwise_are_read_as_they_were(read, text):
-    text = text.replace("float", "float*, fifth")
-    drawn = text.replace("fl", "\ufb02").replace("fi", "\ufb01").replace("_", "_\xad").replace("8", "\uff18")
-    assert rows(read(re.sub(r'"([^"\n]*)"', "\u201c\\1\u201d", drawn))) == rows(read(text))
+def test_letters_and_quotes_that_a_page_drew_otherwise_are_read_as_they_were(read):
+    for text in [NVPROF, NCU, NCU_CSV]:
+        text = text.replace("float", "float*, fifth")
+        drawn = text.replace("fl", "\ufb02").replace("fi", "\ufb01").replace("_", "_\xad").replace("8", "\uff18")
+        assert rows(read(re.sub(r'"([^"\n]*)"', "\u201c\\1\u201d", drawn))) == rows(read(text))
 
 
-@pytest.mark.parametrize("text", [*EACH, NCU_CSV])
-def test_a_name_with_a_character_that_moves_the_cursor_is_refused(refusal, text):
-    assert "is no name of a kernel" in refusal(text.replace("conv_", "convX\b_")) or "part of a launch" in refusal(
-        text.replace("conv_", "convX\b_")
-    )
+def test_a_name_with_a_character_that_moves_the_cursor_is_refused(refusal):
+    for text in [*EACH, NCU_CSV]:
+        assert "is no name of a kernel" in refusal(text.replace("conv_", "convX\b_")) or "part of a launch" in refusal(
+            text.replace("conv_", "convX\b_")
+        )
 
 
 def test_utf_16_without_its_mark_gzip_and_old_line_ends_are_read(read):
@@ -340,32 +337,29 @@ def test_two_processes_that_printed_at_once_are_named(refusal):
 # --- names -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mark", [" x", "\\", " \\\\", ";", " \u2502", " |", "<x>", "</td>", " # x"])
-def test_a_mark_behind_a_name_is_no_part_of_it(refusal, mark):
-    trace = (DATA / "nsys_cuda_gpu_trace.csv").read_text()
-    for text, name, end in (
-        (NVPROF, CONV, "\n"), (NVPROF, "HtoD]", "\n"), (NVPROF, "cudaMalloc", "\n"), (NSYS, "kernel()", "\n"),
-        (trace, "int)", '"\n'),
-    ):  # fmt: skip
-        assert name + end in text
-        reason = refusal(text.replace(name + end, name + mark + end, 1))
-        assert re.search(r"line \d+: .* is no (name of a kernel|call of CUDA's API)", reason), reason
+def test_a_mark_behind_a_name_is_no_part_of_it(refusal):
+    for mark in [" x", "\\", " \\\\", ";", " \u2502", " |", "<x>", "</td>", " # x"]:
+        trace = (DATA / "nsys_cuda_gpu_trace.csv").read_text()
+        for text, name, end in (
+            (NVPROF, CONV, "\n"), (NVPROF, "HtoD]", "\n"), (NVPROF, "cudaMalloc", "\n"), (NSYS, "kernel()", "\n"),
+            (trace, "int)", '"\n'),
+        ):  # fmt: skip
+            assert name + end in text
+            reason = refusal(text.replace(name + end, name + mark + end, 1))
+            assert re.search(r"line \d+: .* is no (name of a kernel|call of CUDA's API)", reason), reason
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_a_name_with_the_marks_of_a_page_is_refused(refusal):
+    for name in [
         "conv\\_forward(int)",
         "conv&lt;float&gt;(int)",
         "**conv**(int)",
         "<b>conv(int)",
         "conv(int)<br/>x",
         "conv(int) x",
-    ],
-)
-def test_a_name_with_the_marks_of_a_page_is_refused(refusal, name):
-    for text in (NSYS.replace("conv_forward(const float *)", name), NCU_CSV.replace("conv_forward(int)", name)):
-        assert re.search(r"line \d: .* is no name of a kernel", refusal(text.replace("&", "&amp;")))
+    ]:
+        for text in (NSYS.replace("conv_forward(const float *)", name), NCU_CSV.replace("conv_forward(int)", name)):
+            assert re.search(r"line \d: .* is no name of a kernel", refusal(text.replace("&", "&amp;")))
 
 
 def test_names_that_compilers_give_kernels_are_read(read):
@@ -514,9 +508,8 @@ def test_what_holds_no_profile_is_named_with_the_command_that_gives_one(refusal)
         assert re.search(reason, refusal(content)), (reason, refusal(content))
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
+def test_a_table_without_what_tells_its_values_is_refused_with_the_line(refusal):
+    for text, reason in [
         (NSYS.replace("Instances", "Launches"), "line 3: a table without its column of calls or instances"),
         (NSYS.replace("Instances", "Num Calls"), "line 3: a table without its column of calls or instances"),
         (re.sub(r"  +Name$|  conv.*|  do_not.*", "", NSYS, flags=re.M), "line 3: .* stands where the heads of"),
@@ -555,10 +548,8 @@ def test_what_holds_no_profile_is_named_with_the_command_that_gives_one(refusal)
         ),
         (NSYS.replace("9000000", "9'000'000"), "line 5: .9'000'000. has other marks in it than 1,234.5: .* LC_ALL=C"),
         (NSYS.replace("4500000.0", "4'500'000.0"), "line 5: .4'500'000.0. has other marks in it than 1,234.5"),
-    ],
-)
-def test_a_table_without_what_tells_its_values_is_refused_with_the_line(refusal, text, reason):
-    assert re.search(reason, refusal(text)), refusal(text)
+    ]:
+        assert re.search(reason, refusal(text)), refusal(text)
 
 
 def test_columns_of_a_table_are_known_by_their_heads(read):
@@ -579,12 +570,12 @@ def test_blank_lines_between_the_rows_of_a_launch_are_none_of_its_ends(read):
     assert rows(read(NSYS.replace("\n", "\n\n") + sizes)) == rows(read(NSYS))
 
 
-@pytest.mark.parametrize("edit", [lambda text: text.replace('","', '", "'), lambda text: text.replace('"', "")])
-def test_csv_that_another_program_wrote_again_is_read(read, edit):
-    for text in (AS_CSV[2], AS_CSV[3]):
-        assert rows(read(edit(re.sub(r"\([^()]*,[^()]*\)", "()", text)))) == rows(
-            read(re.sub(r"\([^()]*,[^()]*\)", "()", text))
-        )
+def test_csv_that_another_program_wrote_again_is_read(read):
+    for edit in [lambda text: text.replace('","', '", "'), lambda text: text.replace('"', "")]:
+        for text in (AS_CSV[2], AS_CSV[3]):
+            assert rows(read(edit(re.sub(r"\([^()]*,[^()]*\)", "()", text)))) == rows(
+                read(re.sub(r"\([^()]*,[^()]*\)", "()", text))
+            )
 
 
 def test_what_the_profiler_warned_of_is_part_of_what_the_profile_is(read):
@@ -601,16 +592,16 @@ def test_the_section_of_dependencies_is_read_past(read):
     assert profile.omissions == ("the section at line 10",)
 
 
-@pytest.mark.parametrize("unit", [" ", "\t", "-", "- ", "*", "1,111", "1", "| "])
-def test_a_line_of_one_character_many_times_takes_no_time(read, unit):
-    began = time.process_time()
-    for before in ("", "x", "==777== ", "Section: ", "1 a b", "   15.00%  1.5000ms  "):
-        for text in ("", METRICS, *EACH):
-            lines = text.split("\n")
-            lines.insert(len(lines) // 2, before + unit * (100_000 // len(unit)) + "x")
-            with contextlib.suppress(UserError):
-                read("\n".join(lines))
-    assert time.process_time() - began < 10
+def test_a_line_of_one_character_many_times_takes_no_time(read):
+    for unit in [" ", "\t", "-", "- ", "*", "1,111", "1", "| "]:
+        began = time.process_time()
+        for before in ("", "x", "==777== ", "Section: ", "1 a b", "   15.00%  1.5000ms  "):
+            for text in ("", METRICS, *EACH):
+                lines = text.split("\n")
+                lines.insert(len(lines) // 2, before + unit * (100_000 // len(unit)) + "x")
+                with contextlib.suppress(UserError):
+                    read("\n".join(lines))
+        assert time.process_time() - began < 10
 
 
 # --- reports, devices, kernels -----------------------------------------------------------------------------------

@@ -116,25 +116,32 @@ def solve({parameters}):
 """
 
 
-@pytest.mark.parametrize(
-    ("of", "parameters", "grid", "arguments", "limits"),
-    [
+def test_a_function_gets_the_extents_that_it_takes():
+    for of, parameters, grid, arguments, limits in [
         ("gemm", "a, b, c, M, N, K", "triton.cdiv(M, 32), triton.cdiv(K, 32)", ("a", "b", "c", "m", "k", "n"), {}),
         ("gemm", "a, b, c, M, N, K", "cdiv(M, 32) * cdiv(N, 32)", ("a", "b", "c", "m", "n", "k"), {}),
         ("gemm", "a_ptr, b_ptr, c_ptr, N", "N", ("a", "b", "c", "n"), {"equal": ["m", "n", "k"]}),
-        ("gemm", "a, b, c, M, N, K, alpha, beta", "cdiv(M, 32) * cdiv(N, 32)",
-         ("a", "b", "c", "m", "n", "k", "1.0", "0.0"), {}),
+        (
+            "gemm",
+            "a, b, c, M, N, K, alpha, beta",
+            "cdiv(M, 32) * cdiv(N, 32)",
+            ("a", "b", "c", "m", "n", "k", "1.0", "0.0"),
+            {},
+        ),
         ("reduce", "input: torch.Tensor, output: torch.Tensor, N: int", "N", ("x", "y", "n"), {}),
         ("softmax", "input, output, N", "1", ("x", "y", "columns"), {"rows": {"is": 1}}),
         ("softmax", "input, output, M, N", "M", ("x", "y", "rows", "columns"), {}),
-        ("conv", "image, kernel, output, H, W, K", "H", ("x", "w", "y", "H", "W", "K"),
-         {name: {"is": 1} for name in ("N", "C", "M")}),
-    ],
-)  # fmt: skip
-def test_a_function_gets_the_extents_that_it_takes(of, parameters, grid, arguments, limits):
-    names = HostNames(problem.find(of))
-    entry = python_functions.find_entry(TRITON.format(parameters=parameters, grid=grid), names, "")
-    assert (entry.arguments, entry.limits(names)) == (arguments, limits)
+        (
+            "conv",
+            "image, kernel, output, H, W, K",
+            "H",
+            ("x", "w", "y", "H", "W", "K"),
+            {name: {"is": 1} for name in ("N", "C", "M")},
+        ),
+    ]:
+        names = HostNames(problem.find(of))
+        entry = python_functions.find_entry(TRITON.format(parameters=parameters, grid=grid), names, "")
+        assert (entry.arguments, entry.limits(names)) == (arguments, limits)
 
 
 def test_a_function_of_a_product_whose_grid_tells_no_rows_and_columns_is_not_called():

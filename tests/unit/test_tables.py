@@ -31,19 +31,19 @@ ROW = {"name": "a", "number": 1, "time_ms": 0.25, "registers": 32, "share": 0.5,
 FAILED = {**ROW, "number": 2, "time_ms": None, "registers": None, "share": None, "status": "timed_out", "ok": False}
 
 
-@pytest.mark.parametrize("name", ["small.csv", "small.csv.gz"])
-def test_rows_come_back_as_they_were_written(tmp_path, name):
-    rows = [ROW, {**FAILED, "name": 'a, "b"\nc'}]
-    SMALL.write(rows, tmp_path / name)
-    frame = SMALL.read(tmp_path / name)
-    assert frame.name.tolist() == ["a", 'a, "b"\nc']
-    assert frame.time_ms.isna().tolist() == [False, True]
-    assert frame.registers.isna().tolist() == [False, True]
-    assert frame.ok.tolist() == [True, False]
-    assert frame.dtypes.astype(str).to_dict() == {
-        "name": "object", "number": "int64", "time_ms": "float64", "registers": "Int64", "share": "float64",
-        "status": "object", "ok": "bool",
-    }  # fmt: skip
+def test_rows_come_back_as_they_were_written(tmp_path):
+    for name in ["small.csv", "small.csv.gz"]:
+        rows = [ROW, {**FAILED, "name": 'a, "b"\nc'}]
+        SMALL.write(rows, tmp_path / name)
+        frame = SMALL.read(tmp_path / name)
+        assert frame.name.tolist() == ["a", 'a, "b"\nc']
+        assert frame.time_ms.isna().tolist() == [False, True]
+        assert frame.registers.isna().tolist() == [False, True]
+        assert frame.ok.tolist() == [True, False]
+        assert frame.dtypes.astype(str).to_dict() == {
+            "name": "object", "number": "int64", "time_ms": "float64", "registers": "Int64", "share": "float64",
+            "status": "object", "ok": "bool",
+        }  # fmt: skip
 
 
 @settings(max_examples=40)
@@ -73,14 +73,14 @@ def test_any_text_float_and_integer_survives_writing_and_reading(tmp_path_factor
     pd.testing.assert_frame_equal(SMALL.read_checked(path.read_bytes()), frame, check_exact=True)
 
 
-@pytest.mark.parametrize("name", ["small.csv", "small.csv.gz"])
-def test_a_file_known_to_be_in_order_gives_the_same_frame_unchecked(tmp_path, name):
-    later = {"launches": Column("Int64", "how many", later=True), "note": Column("string", "what", later=True)}
-    newer = replace(SMALL, name=name, columns={**SMALL.columns, **later})
-    for rows in ([], [ROW, {**FAILED, "name": 'nan, "b"\n'}, {**ROW, "name": "", "number": 3, "time_ms": 5e-324}]):
-        SMALL.write(rows, tmp_path / name)
-        checked, content = newer.read(tmp_path / name), (tmp_path / name).read_bytes()
-        pd.testing.assert_frame_equal(newer.read_checked(content), checked, check_exact=True)
+def test_a_file_known_to_be_in_order_gives_the_same_frame_unchecked(tmp_path):
+    for name in ["small.csv", "small.csv.gz"]:
+        later = {"launches": Column("Int64", "how many", later=True), "note": Column("string", "what", later=True)}
+        newer = replace(SMALL, name=name, columns={**SMALL.columns, **later})
+        for rows in ([], [ROW, {**FAILED, "name": 'nan, "b"\n'}, {**ROW, "name": "", "number": 3, "time_ms": 5e-324}]):
+            SMALL.write(rows, tmp_path / name)
+            checked, content = newer.read(tmp_path / name), (tmp_path / name).read_bytes()
+            pd.testing.assert_frame_equal(newer.read_checked(content), checked, check_exact=True)
 
 
 DECEPTIVE = ["1\n", "\n1", " 1", "+1", "1_0", "\u0661", "\ud800", "0" * 19 + "1", "9" * 19, ".5", "1.", "1e5", "1e999",
@@ -145,12 +145,12 @@ BROKEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("reader", [Table.read, Table.rows], ids=["read", "rows"])
-def test_a_file_that_breaks_the_contract_is_refused_with_row_and_column(tmp_path, reader):
-    path = tmp_path / "small.csv"
-    for fault, (content, words) in BROKEN.items():
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        assert re.search(words, refusal_of(reader, path)), fault
+def test_a_file_that_breaks_the_contract_is_refused_with_row_and_column(tmp_path):
+    for reader in [Table.read, Table.rows]:
+        path = tmp_path / "small.csv"
+        for fault, (content, words) in BROKEN.items():
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+            assert re.search(words, refusal_of(reader, path)), fault
 
 
 def refusal_of(reader, path):

@@ -197,25 +197,22 @@ int main() {
 """
 
 
-@pytest.mark.parametrize(
-    ("type_name", "dtype", "precision"),
-    [
+def test_a_template_is_of_the_type_of_the_host_s_pointers(tmp_path):
+    for type_name, dtype, precision in [
         ("double", "float64", "fp64"),
         ("int", "int32", "int"),
         ("uint_type", "uint32", "int"),
         ("unsigned long long", "uint64", "int"),
         ("float", "float32", "fp32"),
-    ],
-)
-def test_a_template_is_of_the_type_of_the_host_s_pointers(type_name, dtype, precision, tmp_path):
-    shutil.copy(problems.FOLDER / "reduce" / "problem.py", tmp_path)
-    (tmp_path / "mine.cu").write_text(SUMS.replace("TYPE", type_name))
-    read = variants.read("mine", tmp_path)
-    assert not read.read_error
-    assert {one.dtype for one in (*read.problem.inputs.values(), *read.problem.outputs.values())} == {dtype}
-    assert read.header.precision == precision
-    case = read.problem.case("", {"n": 1000}).with_problem(pickle.loads(pickle.dumps(read.problem)))
-    assert case.bytes == 1001 * problems.itemsize(dtype)
+    ]:
+        shutil.copy(problems.FOLDER / "reduce" / "problem.py", tmp_path)
+        (tmp_path / "mine.cu").write_text(SUMS.replace("TYPE", type_name))
+        read = variants.read("mine", tmp_path)
+        assert not read.read_error
+        assert {one.dtype for one in (*read.problem.inputs.values(), *read.problem.outputs.values())} == {dtype}
+        assert read.header.precision == precision
+        case = read.problem.case("", {"n": 1000}).with_problem(pickle.loads(pickle.dumps(read.problem)))
+        assert case.bytes == 1001 * problems.itemsize(dtype)
 
 
 def test_whole_numbers_for_fractions_are_refused(tmp_path):
@@ -285,20 +282,17 @@ def test_a_sum_for_each_block_is_no_sum_of_all_but_with_two_lines(tmp_path):
     assert variants.read("mine", tmp_path).header.steps[1].sum == "partial"
 
 
-@pytest.mark.parametrize(
-    ("problem", "step", "words"),
-    [
+def test_a_sum_that_cannot_be_is_told(tmp_path):
+    for problem, step, words in [
         ("softmax", "{sum: part}", "has more outputs than one value"),
         ("reduce", "{sum: y}", "'y' is not of `scratch`"),
         ("reduce", "{sum: part, clear: part}", "a step launches a `kernel`, fills an array"),
-    ],
-)
-def test_a_sum_that_cannot_be_is_told(problem, step, words, tmp_path):
-    shutil.copy(problems.FOLDER / problem / "problem.py", tmp_path)
-    (tmp_path / "mine.cu").write_text("__global__ void sum(const float *x, float *y) {}")
-    launch = "{kernel: sum, arguments: [x, part], threads: [32], grid: [1]}"
-    (tmp_path / "mine.yaml").write_text(f"scratch: {{part: 4}}\nsteps: [{launch}, {step}]\n")
-    assert words in variants.read("mine", tmp_path).read_error
+    ]:
+        shutil.copy(problems.FOLDER / problem / "problem.py", tmp_path)
+        (tmp_path / "mine.cu").write_text("__global__ void sum(const float *x, float *y) {}")
+        launch = "{kernel: sum, arguments: [x, part], threads: [32], grid: [1]}"
+        (tmp_path / "mine.yaml").write_text(f"scratch: {{part: 4}}\nsteps: [{launch}, {step}]\n")
+        assert words in variants.read("mine", tmp_path).read_error
 
 
 def test_a_kernel_that_is_told_one_length_is_for_one_row(tmp_path):
@@ -311,17 +305,17 @@ void run(const float *x, float *y, int N) { softmax<<<(N + 255) / 256, 256>>>(x,
     assert read.header.arguments == ["x", "y", "columns"] and read.header.limits.rows.exactly == 1
 
 
-@pytest.mark.parametrize(("rows", "columns"), [("N", "M"), ("M", "N"), ("height", "n")])
-def test_columns_are_what_a_row_s_number_is_multiplied_with(rows, columns, tmp_path):
-    shutil.copy(problems.FOLDER / "softmax" / "problem.py", tmp_path)
-    (tmp_path / "mine.cu").write_text(f"""\
+def test_columns_are_what_a_row_s_number_is_multiplied_with(tmp_path):
+    for rows, columns in [("N", "M"), ("M", "N"), ("height", "n")]:
+        shutil.copy(problems.FOLDER / "softmax" / "problem.py", tmp_path)
+        (tmp_path / "mine.cu").write_text(f"""\
 __global__ void softmax(const float *x, float *y, int {rows}, int {columns}) {{
     for (int i = threadIdx.x; i < {columns}; i += 32) y[blockIdx.x * {columns} + i] = x[blockIdx.x * {columns} + i];
 }}
 void run(const float *x, float *y, int {rows}, int {columns}) {{ softmax<<<{rows}, 32>>>(x, y, {rows}, {columns}); }}
 """)
-    header = variants.read("mine", tmp_path).header
-    assert header.arguments == ["x", "y", "rows", "columns"] and header.grid == ["rows"]
+        header = variants.read("mine", tmp_path).header
+        assert header.arguments == ["x", "y", "rows", "columns"] and header.grid == ["rows"]
 
 
 def test_a_tensor_of_another_shape_is_not_taken_for_the_problem_s(tmp_path):
@@ -333,15 +327,15 @@ def test_a_tensor_of_another_shape_is_not_taken_for_the_problem_s(tmp_path):
     assert words in variants.read("mine", tmp_path).read_error
 
 
-@pytest.mark.parametrize("alias", ["#define real float", "typedef float real;", "using real = float;"])
-def test_names_that_a_file_gives_types_and_rounding_up_are_read(alias, tmp_path):
-    shutil.copy(problems.FOLDER / "softmax" / "problem.py", tmp_path)
-    kernel = "__global__ void softmax(const real *xd, real *resd, int nrow, int ncol) {}"
-    up = "#define UP(a, b) ((a) >= 0 ? (((a) + (b) - 1) / (b)) : ((a) / (b)))"
-    run = "void run(real *xd, real *resd, int nrow, int ncol) { softmax<<<UP(nrow, 4), 128>>>(xd, resd, nrow, ncol); }"
-    (tmp_path / "mine.cu").write_text("\n".join([alias, up, kernel, run]))
-    facts = variants.read("mine", tmp_path).inferred_launch.facts
-    assert (facts["arguments"], facts["grid"]) == (["x", "y", "rows", "columns"], ["(rows + 4 - 1) // 4"])
+def test_names_that_a_file_gives_types_and_rounding_up_are_read(tmp_path):
+    for alias in ["#define real float", "typedef float real;", "using real = float;"]:
+        shutil.copy(problems.FOLDER / "softmax" / "problem.py", tmp_path)
+        kernel = "__global__ void softmax(const real *xd, real *resd, int nrow, int ncol) {}"
+        up = "#define UP(a, b) ((a) >= 0 ? (((a) + (b) - 1) / (b)) : ((a) / (b)))"
+        run = "void run(real *xd, real *resd, int nrow, int ncol) { softmax<<<UP(nrow, 4), 128>>>(xd, resd, nrow, ncol); }"
+        (tmp_path / "mine.cu").write_text("\n".join([alias, up, kernel, run]))
+        facts = variants.read("mine", tmp_path).inferred_launch.facts
+        assert (facts["arguments"], facts["grid"]) == (["x", "y", "rows", "columns"], ["(rows + 4 - 1) // 4"])
 
 
 def test_a_kernel_that_its_file_does_not_launch_gets_yaml_to_complete(tmp_path):
@@ -547,27 +541,26 @@ def test_c_arithmetic_keeps_its_meaning():
         assert launch_reader.read(text).facts["grid"] == ["M", read, "N"]
 
 
-@pytest.mark.parametrize(
-    ("statements", "threads"),
-    [
+def test_numbers_that_conditions_decide_are_what_c_makes_them():
+    for statements, threads in [
         ("if (n % 32) t++;", lambda n, t: t + (n % 32 > 0)),
         ("if (t > 512) { t = 512; }", lambda n, t: min(t, 512)),
-        ("if (n < 64) t = 32; else if (n <= 128 || n == 200) t = 64; else { t -= 1; }",
-         lambda n, t: 32 if n < 64 else 64 if n <= 128 or n == 200 else t - 1),
+        (
+            "if (n < 64) t = 32; else if (n <= 128 || n == 200) t = 64; else { t -= 1; }",
+            lambda n, t: 32 if n < 64 else 64 if n <= 128 or n == 200 else t - 1,
+        ),
         ("if (!(n % 4) && n >= 100) t *= 2;", lambda n, t: 2 * t if n % 4 == 0 and n >= 100 else t),
         ("int u = n > 100 ? n / 3 : n % 7; t = u + 1;", lambda n, t: (n // 3 if n > 100 else n % 7) + 1),
         ("if (n > 9) { int t = 5; }", lambda n, t: t),
         ("dim3 b(t); if (n != 7) b.x = 64; t = b.x;", lambda n, t: t if n == 7 else 64),
-    ],
-)  # fmt: skip
-def test_numbers_that_conditions_decide_are_what_c_makes_them(statements, threads):
-    code = f"""\
+    ]:
+        code = f"""\
 __global__ void add(const float *in, float *out, int n) {{ out[0] = in[0]; }}
 void run(const float *in, float *out, int n) {{ int t = n / 4 + 1; {statements} add<<<1, t>>>(in, out, n); }}
 """
-    read = launch_reader.read(code, "", HostNames(problems.find("reduce"))).facts["threads"][0]
-    for n in range(1, 300):
-        assert expressions.evaluate(read, {"n": n}) == threads(n, n // 4 + 1)
+        read = launch_reader.read(code, "", HostNames(problems.find("reduce"))).facts["threads"][0]
+        for n in range(1, 300):
+            assert expressions.evaluate(read, {"n": n}) == threads(n, n // 4 + 1)
 
 
 def test_a_stride_that_the_kernel_gets_is_the_layer_s():
@@ -644,13 +637,11 @@ def test_of_branches_of_the_preprocessor_the_one_that_is_compiled_is_read(tmp_pa
     assert set(dict(wide.problem.dtypes).values()) == {"float64"}
 
 
-@pytest.mark.parametrize(
-    ("condition", "remedy"), [("#if 0", "remove it"), ("#ifdef FAST", "say `constants: {FAST: 1}`")]
-)
-def test_a_file_of_which_no_kernel_is_compiled_is_told_so(condition, remedy, tmp_path):
-    code = f"{condition}\n__global__ void add(const float *in, float *out, int n) {{}}\n#endif\n"
-    error = read_beside(tmp_path, "reduce", code).read_error
-    assert "none of its kernels is compiled" in error and error.endswith(remedy)
+def test_a_file_of_which_no_kernel_is_compiled_is_told_so(tmp_path):
+    for condition, remedy in [("#if 0", "remove it"), ("#ifdef FAST", "say `constants: {FAST: 1}`")]:
+        code = f"{condition}\n__global__ void add(const float *in, float *out, int n) {{}}\n#endif\n"
+        error = read_beside(tmp_path, "reduce", code).read_error
+        assert "none of its kernels is compiled" in error and error.endswith(remedy)
 
 
 KERNEL = "__global__ void conv(const float* x, const float* w, float* y, %s) {}\n"
@@ -687,12 +678,12 @@ LAUNCHES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", LAUNCHES)
-def test_a_launch_is_read_however_it_is_written(name):
-    macro, parameters, launch, further = LAUNCHES[name]
-    facts = launch_reader.read(f"{macro}{KERNEL % parameters}{HOST}\n{{\n  {launch}\n}}\n").facts
-    assert facts["arguments"] == ["x", "w", "y", "N", "C", "H", "W", "M", "K", *further]
-    assert (facts["threads"], facts["grid"]) == ([256], ["(N * M + 255) // 256"])
+def test_a_launch_is_read_however_it_is_written():
+    for name in LAUNCHES:
+        macro, parameters, launch, further = LAUNCHES[name]
+        facts = launch_reader.read(f"{macro}{KERNEL % parameters}{HOST}\n{{\n  {launch}\n}}\n").facts
+        assert facts["arguments"] == ["x", "w", "y", "N", "C", "H", "W", "M", "K", *further]
+        assert (facts["threads"], facts["grid"]) == ([256], ["(N * M + 255) // 256"])
 
 
 def test_a_loop_over_images_on_the_host_launches_once_for_each():
@@ -1227,20 +1218,17 @@ def test_launches_of_every_problem_are_read(tmp_path):
         assert variant.inferred_launch.facts == facts, name
 
 
-@pytest.mark.parametrize(
-    ("name", "first"),
-    [
+def test_memory_is_filled_before_each_launch(tmp_path):
+    for name, first in [
         ("rows that a kernel rewrites in their place", ["move", 0, 1]),
         ("a maximum that begins with the least number", ["fill", 2, single_launch.FLOAT_MIN]),
-    ],
-)
-def test_memory_is_filled_before_each_launch(name, first, tmp_path):
-    of, code, _ = OTHERS[name]
-    variant = read_beside(tmp_path, of, code)
-    steps = json.loads(recorded_launches.record(variant, variant.problem.case("one", {"rows": 1, "columns": 3}).at(1)))[
-        "steps"
-    ]
-    assert steps[0] == first and steps[-1][0] == "launch"
+    ]:
+        of, code, _ = OTHERS[name]
+        variant = read_beside(tmp_path, of, code)
+        steps = json.loads(
+            recorded_launches.record(variant, variant.problem.case("one", {"rows": 1, "columns": 3}).at(1))
+        )["steps"]
+        assert steps[0] == first and steps[-1][0] == "launch"
 
 
 def test_what_is_offered_as_yaml_says_the_same_once_it_is_pasted(tmp_path):
@@ -1250,9 +1238,9 @@ def test_what_is_offered_as_yaml_says_the_same_once_it_is_pasted(tmp_path):
         assert yaml.safe_load(inferred_facts.yaml_lines(facts)) == facts
 
 
-@pytest.mark.parametrize("loop", ["int left = n;\n  while (left > 1)", "for (int left = n; left > 1; left = blocks)"])
-def test_of_a_loop_that_adds_up_what_it_left_the_first_pass_is_offered(loop, tmp_path):
-    code = f"""\
+def test_of_a_loop_that_adds_up_what_it_left_the_first_pass_is_offered(tmp_path):
+    for loop in ["int left = n;\n  while (left > 1)", "for (int left = n; left > 1; left = blocks)"]:
+        code = f"""\
 __global__ void add(const float *in, float *out, int n) {{ out[blockIdx.x] = in[0]; }}
 void run(const float *data, float *part, int n) {{
   int blocks;
@@ -1263,20 +1251,20 @@ void run(const float *data, float *part, int n) {{
   }}
 }}
 """
-    error = read_beside(tmp_path, "reduce", code).read_error
-    assert "is set in a loop" in error
-    offered = error.partition("say it in mine.yaml:\n")[2]
-    read = read_beside(tmp_path, "reduce", code, offered)
-    assert read.read_error == "" and read.header.scratch == {"partial": "4 * ((n + 255) // 256)"}
-    launch, total = read.header.steps
-    assert (launch.arguments, launch.grid, total.sum) == (["x", "partial", "n"], ["(n + 255) // 256"], "partial")
+        error = read_beside(tmp_path, "reduce", code).read_error
+        assert "is set in a loop" in error
+        offered = error.partition("say it in mine.yaml:\n")[2]
+        read = read_beside(tmp_path, "reduce", code, offered)
+        assert read.read_error == "" and read.header.scratch == {"partial": "4 * ((n + 255) // 256)"}
+        launch, total = read.header.steps
+        assert (launch.arguments, launch.grid, total.sum) == (["x", "partial", "n"], ["(n + 255) // 256"], "partial")
 
 
-@pytest.mark.parametrize("launch", ["", "void run(float *x, float *y, int n) { add<<<n, 1>>>(x, y, n); }\n"])
-def test_a_file_without_its_kernel_is_told_which_headers_may_have_it(launch, tmp_path):
-    error = read_beside(tmp_path, "reduce", '#include <cuda.h>\n#include "kernels.cuh"\n' + launch).read_error
-    assert ("it defines no kernel" in error) == (not launch)
-    assert error.endswith("; copy to it what does, of kernels.cuh")
+def test_a_file_without_its_kernel_is_told_which_headers_may_have_it(tmp_path):
+    for launch in ["", "void run(float *x, float *y, int n) { add<<<n, 1>>>(x, y, n); }\n"]:
+        error = read_beside(tmp_path, "reduce", '#include <cuda.h>\n#include "kernels.cuh"\n' + launch).read_error
+        assert ("it defines no kernel" in error) == (not launch)
+        assert error.endswith("; copy to it what does, of kernels.cuh")
 
 
 def test_launches_in_a_row_that_cannot_be_followed_are_said_with_the_remedy():
@@ -1325,19 +1313,16 @@ def test_of_the_kernels_of_a_network_those_that_may_compute_the_result_are_offer
     assert error.endswith("say which: `kernel: conv`")
 
 
-@pytest.mark.parametrize(
-    ("numbers", "limits"),
-    [
+def test_numbers_of_the_file_that_a_kernel_counts_to_are_its_limits(tmp_path):
+    for numbers, limits in [
         ("const int N = 1 << 10;", {"equal": ["m", "n", "k"], "n": {"is": 1024}}),
         ("#define M 64\n#define N 128\n#define K 256", {"m": {"is": 64}, "n": {"is": 128}, "k": {"is": 256}}),
-    ],
-)
-def test_numbers_of_the_file_that_a_kernel_counts_to_are_its_limits(numbers, limits, tmp_path):
-    inner, rows = ("K", "M") if "K" in numbers else ("N", "N")
-    read = read_beside(
-        tmp_path,
-        "gemm",
-        f"""\
+    ]:
+        inner, rows = ("K", "M") if "K" in numbers else ("N", "N")
+        read = read_beside(
+            tmp_path,
+            "gemm",
+            f"""\
 {numbers}
 #define TILE 16
 __global__ void mm(const int *a, const int *b, int *c) {{
@@ -1346,8 +1331,8 @@ __global__ void mm(const int *a, const int *b, int *c) {{
 }}
 int main() {{ int *a, *b, *c; cudaMalloc(&c, {rows} * N * 4); mm<<<N / TILE, TILE>>>(a, b, c); }}
 """,
-    )
-    assert read.read_error == "" and read.inferred_launch.facts["limits"] == limits
+        )
+        assert read.read_error == "" and read.inferred_launch.facts["limits"] == limits
 
 
 def test_two_numbers_of_a_convolution_are_the_image_s_whatever_they_are_called(tmp_path):

@@ -191,7 +191,8 @@ def _units(ev: Evidence) -> Figure | None:
         f"{units.join_all([*dict.fromkeys(row.name for row in rows)])}.",
         "Use of each unit in percent of its peak, in the longest kernel of a call. Rows: the first kernel, each step from it to the "
         "best, and the fastest library at FP32 accuracy. Pipes: the busiest arithmetic pipe; FP32: operations done. "
-        f"{needed}Dark: the unit that bounds the kernel, from {counters.LOW:.0f} % on; no dark bar: latency. Issue and L1 count "
+        f"{needed}Dark: the unit nearest its peak, from {counters.LOW:.0f} % on: it bounds the kernel, below {counters.HIGH:.0f} % in part. "
+        "No dark bar: latency bounds it. Issue stands for the pipes where it is as busy; else it bounds nothing. Issue and L1 count "
         f"the cycles in which a multiprocessor is active, the others all. On the right: instructions of the whole call, counted once a warp, and "
         f"the shares of FP32 FMAs and, where the method takes tensor cores, of their pipe among them.{ev.selection.older_run_note(tables.COUNTERS)}",
     )

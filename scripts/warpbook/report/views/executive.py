@@ -28,8 +28,8 @@ def executive_view(ev: Evidence) -> View | None:
         return None
     cause = causes.cause_sentence(ev, best)
     said = {
-        "Best": _best_sentence(ev, best),
-        "Why": f"{cause}{ev.selection.in_older_run(tables.COUNTERS)}" if cause else "",
+        "Best": ". ".join(filter(None, (_best_sentence(ev, best), _peer_sentence(ev)))),
+        "Why": f"{best.title}. {cause}{ev.selection.in_older_run(tables.COUNTERS)}" if cause else "",
         "Correct?": _correctness_sentence(ev, best),
         "Program": _program_sentence(ev, best),
         "Next": ". ".join(filter(None, (_next_sentence(ev, best), causes.samples_sentence(ev)))),
@@ -69,6 +69,12 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
         f"{best.stem} computes {where} in {units.time(total.value)}{faster}"
         f"{'. Speed: ' if compared else ''}{units.join_all(compared)}"
     )
+
+
+def _peer_sentence(ev: Evidence) -> str:
+    """What the library is that the best kernel is compared with."""
+    peer = ev.ranking.best_peer
+    return f"{peer.stem} is the fastest library at FP32 accuracy" if peer else ""
 
 
 def _mix(ev: Evidence) -> tuple[float, str] | None:

@@ -128,8 +128,8 @@ def _figure(ev: Evidence, naive: Variant) -> Figure:
         time_plots.times_by_size(ev, variants, True),
         f"Op time against dataset size for {beside}the first GPU kernel.",
         f"Op time against dataset size, {of}GPU ({ev.device_name('gpu')}), medians with "
-        f"95\u202f% intervals, {units.sample_size(filter(None, drawn))}. Work in proportion to the images is a slope of 1. With few "
-        "images the GPU's line is flat: launch overhead dominates.",
+        f"95\u202f% intervals, {units.sample_size(filter(None, drawn))}. Work in proportion to the images is a slope of 1. Where "
+        "launch overhead dominates, a GPU's line is flat.",
     )
 
 

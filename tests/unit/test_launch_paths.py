@@ -297,6 +297,24 @@ def test_memory_that_the_host_copies_to_holds_what_is_known_of_the_host_s(made, 
         assert (variant.header.steps[0].fill or variant.header.steps[0].clear) == first
 
 
+@pytest.mark.parametrize(
+    ("before", "cleared"),
+    [
+        ("float *d_out; cudaMalloc(&d_out, 4); cudaMemset(d_out, 0, 4);", True),
+        ("thrust::device_vector<float> d_out(1);", True),
+        ("float *d_out; cudaMalloc(&d_out, 4);", False),
+    ],
+)
+def test_a_sum_that_a_kernel_adds_to_is_0_where_each_caller_sets_it(before, cleared, tmp_path):
+    kernels = "__global__ void add(const float *x, float *y, int n) { atomicAdd(y, x[n - 1]); }\n"
+    benchmark = f"int main() {{ {before} solve(d_in, d_out, 64); check<<<1, 1>>>(d_out); }}\n"
+    shutil.copy(problems.FOLDER / "reduce" / "problem.py", tmp_path)
+    host = "void solve(const float *x, float *y, int n) { add<<<1, 32>>>(x, y, n); }\n__global__ void check(float *y) { *y = 1; }\n"
+    (tmp_path / "mine.cu").write_text(kernels + host + benchmark)
+    header = variants.read("mine", tmp_path).header
+    assert (header.kernel, header.clear) == ("add", ["y"] if cleared else [])
+
+
 def test_a_factor_is_1_whatever_the_benchmark_gives(tmp_path):
     kernel = "__global__ void scaled(const float *a, const float *b, float *c, int m, int n, int k, float alpha) { c[0] = a[0]; }\n"
     variant = read(tmp_path, "float alpha = 1.1f; scaled<<<m, 32>>>(a, b, c, m, n, k, alpha);", kernels=kernel)

@@ -7,6 +7,7 @@ line, and the facts to write instead, as far as they were understood.
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,10 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
         return infer_paths(find_paths(together[0]))
     paths = {key: find_paths(group) for key, group in groups.items()}
     groups |= {key: list(first.parts) for key, (first, *further) in paths.items() if not further}
+    wrappers = [key for key, (first, *_) in paths.items() if first.parts[0].function_name != "main"]
+    if len(groups) > 1 == len(wrappers) and all(path.is_whole for path in paths[wrappers[0]]):
+        with suppress(UnreadableLaunch):  # else a benchmark beside it may tell
+            return infer_paths(paths[wrappers[0]])
     whole = [each for each in paths.values() if all(path.is_whole and not path.is_single for path in each)]
     if whole and len(groups) == 1:
         try:

@@ -401,14 +401,22 @@ class LaunchInference:
         return bool(lines)
 
     def _is_of_caller(self, place: int) -> bool:
-        """Whether the host's function gets what it gives at a place from a caller that this file does not have."""
-        function = declared_name(cuda_ast.field(self._launch.function, "declarator"))
-        called = {
-            cuda_ast.field_text(node, "function")
-            for node in cuda_ast.walk(self._root)
-            if node.type == "call_expression"
-        }
-        return self.pointers[place][0] in dict(self._host) and function not in called
+        """Whether the host's function gets what it gives at a place from callers, each of which fills it first or is in
+        another file."""
+        function, given = self.function_name, [name for name, _ in self._host]
+        if self.pointers[place][0] not in given:
+            return False
+        for node in cuda_ast.walk(self._root):
+            listed = cuda_ast.field(node, "arguments")
+            if node.type != "call_expression" or cuda_ast.field_text(node, "function") != function or not listed:
+                continue
+            before = cuda_ast.node_text(cuda_ast.enclosing(node, "function_definition")).partition(f"{function}(")[0]
+            arguments = [each for each in listed.named_children if each.type != "comment"]
+            argument = arguments[given.index(self.pointers[place][0])] if len(arguments) == len(given) else node
+            name = re.escape(next(iter(re.findall(r"\w+", cuda_ast.node_text(argument))), ""))
+            if not re.search(rf"cudaMem(?:set|cpy)\w*\s*\(\s*{name}\b|device_vector\s*<[^>]*>\s*{name}\b", before):
+                return False
+        return True
 
     def _extent_parameters(self) -> dict[str, str]:
         """Names that the kernel gets which are an extent's, or whose parameter's name is."""
@@ -707,6 +715,11 @@ class LaunchInference:
             return True
         self._fail(f"`{name}` points to {written}, and {array or 'an array'} holds numbers", cuda_ast.line(declaration))
         return False
+
+    @property
+    def function_name(self) -> str:
+        """The host's function that it stands in."""
+        return declared_name(cuda_ast.field(self._launch.function, "declarator"))
 
     @cached_property
     def device_variables(self) -> set[str]:

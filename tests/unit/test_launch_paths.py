@@ -315,6 +315,19 @@ def test_a_sum_that_a_kernel_adds_to_is_0_where_each_caller_sets_it(before, clea
     assert (header.kernel, header.clear) == ("add", ["y"] if cleared else [])
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        "const float *a, const float *b, float *c, const int *a_dim, int *bShape",
+        "const float *a, const float *b, float *c, int m, int n, int k",
+    ],
+)
+def test_extents_in_an_array_of_the_host_s_are_read(head, tmp_path):
+    own = "int a_dim[2] = {m, k}; int bShape[] = {k, n};" if "int m" in head else ""
+    variant = read(tmp_path, f"{own} fast<<<a_dim[0], 32>>>(a, b, c, a_dim[0], bShape[1], a_dim[1]);", head=head)
+    assert (variant.header.grid, variant.header.arguments[3:]) == (["m"], ["m", "n", "k"])
+
+
 def test_a_factor_is_1_whatever_the_benchmark_gives(tmp_path):
     kernel = "__global__ void scaled(const float *a, const float *b, float *c, int m, int n, int k, float alpha) { c[0] = a[0]; }\n"
     variant = read(tmp_path, "float alpha = 1.1f; scaled<<<m, 32>>>(a, b, c, m, n, k, alpha);", kernels=kernel)

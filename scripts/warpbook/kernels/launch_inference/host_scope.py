@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _FLOW = ("if_statement", "for_statement", "while_statement", "do_statement", "switch_statement", "for_range_loop",
          "try_statement")  # fmt: skip
-_OF_SHAPE = re.compile(r"(\w+)(?:\.|->)\w+(?:\(\))?[\[(](-?\d)[\])]")
+_OF_SHAPE = re.compile(r"(\w+?)(?:(?:\.|->)\w+(?:\(\))?|_?(?:[dD]ims?|[sS]hape|[sS]izes?))[\[(](-?\d)[\])]")
 _OF_BLOCK = re.compile(
     r"(?:n|num)?_?(?:block|threads?|thr|tpb|nthreads)_?(?:size|dim|count|num|per_?block|s)?(?:_?x)?", re.IGNORECASE
 )
@@ -465,6 +465,14 @@ class HostScope:
             value = cuda_ast.field(declarator, "value")
             inner = cuda_ast.field(declarator, "declarator")
             self.lines[name] = line
+            if (
+                value is not None
+                and value.type == "initializer_list"
+                and len(value.named_children) > 1
+                and kind != "dim3"
+            ):
+                for place, each in enumerate(value.named_children):
+                    self._bind(f"{name}[{place}]", each, line)
             if kind == "dim3":
                 self._keep(name, partial(self._dim3, declarator, value, line))
             elif {"pointer_declarator", "array_declarator"} & {declarator.type, inner.type if inner else ""}:

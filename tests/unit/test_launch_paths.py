@@ -56,6 +56,9 @@ BRANCHES = {
     "a way out before that is of two extents": (
         f"if (m > n) exit(1); {FAST}", {(3, 3, 8): ["fast"], (4, 3, 9): "none of its launches is for this case"},
     ),
+    "a way out of one branch alone": (
+        f"int t = 32; if (m > 64) {{ t = 64; if (n % 4) return; }} {FAST}", {(3, 3, 3): ["fast"], (65, 4, 3): ["fast"]},
+    ),
     "what always holds": (f"if (m <= 0 || n < 1) return; if (k > 0) {{ {FAST} }}", {(1, 1, 1): ["fast"]}),
     "a choice by a factor": (
         f"const float alpha = 1.0f; if (fabs(alpha - 1.0f) < 1e-6f) {{ {FAST} }} else {{ {SLOW} }}", {(9, 8, 7): ["fast"]},

@@ -426,7 +426,7 @@ class HostScope:
     def _branches(self, statement: "Node") -> bool:
         """Read what either branch of an `if` sets, each name the one value or the other by the condition; false where
         that is not known."""
-        before, made, own, taken = self.known, [], set(), self._taken
+        before, made, own, taken, required = self.known, [], set(), self._taken, len(self.conditions)
         self._taken = _NONE  # a number that a condition sets is meant
         for branch in ("consequence", "alternative"):
             self.known = dict(before)
@@ -439,6 +439,7 @@ class HostScope:
                 own |= {declared_name(one) for one in each.children_by_field_name("declarator")}
             made.append(self.known)
         self.known, self._taken = before, taken
+        del self.conditions[required:]  # what must hold behind one branch need not behind the other
         changed = [name for name in before.keys() - own if made[0][name] != made[1][name]]
         condition = cuda_ast.field(statement, "condition")
         value = cuda_ast.field(condition, "value") if condition and changed else None

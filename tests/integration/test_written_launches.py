@@ -319,6 +319,72 @@ def test_a_kernel_of_whole_tiles_is_told_which_limits_it_lacks(blocks, words, tm
     assert first["reason"].endswith(f"say `{limits}`")
 
 
+ONE_BLOCK = """\
+__global__ void sum(const float *x, float *y, int n) {
+    __shared__ float held[256];
+    held[threadIdx.x] = x[threadIdx.x];
+    for (int half = 128; half; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) held[threadIdx.x] += held[threadIdx.x + half];
+    }
+    if (!threadIdx.x) *y = held[0];
+}
+void run(const float *x, float *y, int n) { sum<<<1, 256>>>(x, y, n); }
+"""
+ONE_IMAGE = """\
+__global__ void conv(const float *x, const float *w, float *y, int C, int H, int W, int M, int K) {
+    for (int i = 0; i < (H - K + 1) * (W - K + 1); ++i) {
+        float sum = 0;
+        for (int j = 0; j < C * K * K; ++j)
+            sum += w[blockIdx.x * C * K * K + j] * x[(j / (K * K) * H + i / (W - K + 1) + j / K % K) * W + i % (W - K + 1) + j % K];
+        y[blockIdx.x * (H - K + 1) * (W - K + 1) + i] = sum;
+    }
+}
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("of", "code", "facts", "status", "limits"),
+    [
+        ("reduce", ONE_BLOCK, "", "wrong_result", "{n: {is: 256}}"),
+        (
+            "conv",
+            ONE_IMAGE,
+            "arguments: [x, w, y, C, H, W, M, K]\nthreads: [1]\ngrid: [M]\n",
+            "unsupported",
+            "{N: {is: 1}}",
+        ),
+    ],
+)
+def test_a_kernel_of_one_size_is_told_which(of, code, facts, status, limits, tmp_path):
+    (tmp_path / "problem.py").write_text((problem.FOLDER / of / "problem.py").read_text())
+    (tmp_path / "mine.cu").write_text(code)
+    (tmp_path / "mine.yaml").write_text(facts)
+    built = tmp_path / "built"
+    built.mkdir()
+    variant = variants.read("mine", tmp_path)
+    assert not variant.read_error
+    cases = case_sets.find("fa17" if of == "conv" else of)
+    (row, *_), *_ = check_variant.emulate_cases(variant, cases, checking.ragged_cases(variant)[:3], False, built, 1)
+    assert row["status"] == status and row["reason"].endswith(f"say `limits: {limits}`")
+
+
+def test_no_race_is_told_of_a_kernel_that_leaves_its_arrays_on_shapes_that_it_is_not_for():
+    def rows(reason):
+        race = {"test": "races", "ok": False, "status": "wrong_result", "reason": "a data race on C"}
+        found = [{"test": "integers", "ok": False, "status": "wrong_result", "reason": reason}, race]
+        check_variant.drop_apparent_races(found)
+        return race["status"]
+
+    assert rows("it is wrong") == "wrong_result"
+    assert (
+        rows("it is wrong; it is right where n is a multiple of 32: ...")
+        == rows("heap-buffer-overflow")
+        == "unsupported"
+    )
+
+
 @needs_compiler
 def test_a_right_product_of_matrices_in_column_major_order_is_no_wrong_one(tmp_path):
     (tmp_path / "problem.py").write_text((problem.FOLDER / "gemm" / "problem.py").read_text())

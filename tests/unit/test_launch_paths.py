@@ -331,6 +331,16 @@ def test_extents_in_an_array_of_the_host_s_are_read(head, tmp_path):
     assert (variant.header.grid, variant.header.arguments[3:]) == (["m"], ["m", "n", "k"])
 
 
+def test_kernels_that_get_the_same_arrays_are_two_ways_to_the_result(tmp_path):
+    kernels = "".join(
+        f"__global__ void {name}(float *most, const float *from, int n) {{ most[0] = fmaxf(most[0], from[n - 1]); }}\n"
+        for name in ("plain", "atomic")
+    )
+    body = "float *d_a, *d_most; plain<<<8, 64>>>(d_most, d_a, n); atomic<<<8, 64>>>(d_most, d_a, n);"
+    question = read(tmp_path, body, "reduce", kernels, "int n").read_error
+    assert "`kernel: plain` or `kernel: atomic`" in question
+
+
 def test_a_factor_is_1_whatever_the_benchmark_gives(tmp_path):
     kernel = "__global__ void scaled(const float *a, const float *b, float *c, int m, int n, int k, float alpha) { c[0] = a[0]; }\n"
     variant = read(tmp_path, "float alpha = 1.1f; scaled<<<m, 32>>>(a, b, c, m, n, k, alpha);", kernels=kernel)

@@ -92,6 +92,9 @@ class LaunchSequence:
         writes what one behind it reads."""
         if sum(part.is_complete for part in self._parts) > 1 or all(part.is_complete for part in self._parts):
             return False
+        given = [tuple(name for name, _ in part.pointers if name) for part in self._parts]
+        if any(given.count(each) > 1 and len(each) >= len(self._names.arrays) for each in given):
+            return False  # two that get the same arrays are two ways to compute the result
         behind: set[str] = set()
         for number, part in enumerate(reversed(self._parts)):
             places = [place for place in part.pointer_places if place < len(part.pointers)]

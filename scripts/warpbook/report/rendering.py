@@ -21,11 +21,11 @@ from warpbook.common import units, version
 from warpbook.common.errors import UserError
 from warpbook.common.files import LIBRARY, both_folders
 from warpbook.config.course_term import Term
-from warpbook.report import escaping
+from warpbook.report import class_report, escaping
 from warpbook.report.comparison import Comparison
 from warpbook.report.evidence import Evidence
 from warpbook.report.pdf import COMPANION
-from warpbook.report.views import VIEWS, class_table, cover, runs_compared
+from warpbook.report.views import VIEWS, cover, runs_compared
 from warpbook.report.views.cell_markup import code_spans, data_uri
 from warpbook.report.views.components import View
 from warpbook.report.views.deliverables import SUPPLEMENT
@@ -257,7 +257,7 @@ def comparison_html(compared: Comparison) -> str:
 
 def grades_html(title: str, term: Term, images: int, rows: list[dict[str, Any]]) -> str:
     """The table over submissions as an HTML document: rows of GRADES, of a term's study with so many images at most."""
-    shown = class_table.class_table_view(title, term, images, rows)
+    shown = class_report.class_table_view(title, term, images, rows)
     return templates().get_template("grades.html.j2").render(view=shown, stylesheet=_stylesheet())
 
 

@@ -11,7 +11,6 @@ from markupsafe import Markup, escape
 from warpbook.common import statistics, units
 from warpbook.common.statistics import Estimate
 from warpbook.common.units import MISSING
-from warpbook.course.program_output import ProgramOutput
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import ABOUT, INCONCLUSIVE, NO_RATIO, Evidence, Speedup
 from warpbook.report.evidence.submission_evidence import JudgedFile
@@ -143,16 +142,6 @@ def page(id: str) -> Markup:
 def pages(id: str) -> Markup:
     """The pages of a section that ends at the place `end-<id>`: `pdf.add_page_numbers` fills them in."""
     return Markup('<a class="pages" href="#{}">00\N{EN DASH}00</a>').format(id)
-
-
-def mark_legend(marked: bool, gpu: str) -> str:
-    """What the mark beside a printed time means, where there is one."""
-    return f" ‡: less than its bytes need on {gpu}; not all of the work is in conv_forward_gpu." if marked else ""
-
-
-def printed_op_times(run: ProgramOutput, elsewhere: bool) -> Markup:
-    """The op times of a run of the course's program, added."""
-    return Markup("{}{}").format(units.time(sum(run.op_ms)), Markup("<sup>‡</sup>") if elsewhere else "")
 
 
 def file_verdict_cell(judged: JudgedFile) -> Markup:

@@ -9,10 +9,10 @@ import io
 import math
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from itertools import islice, pairwise
+from functools import cache, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -28,10 +28,8 @@ DTYPES = ("float64", "int64", "Int64", "bool", "string")
 
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _REAL = re.compile(r"-?[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?", re.IGNORECASE)
-_REALS = re.compile(rf"({_REAL.pattern}\n)+", _REAL.flags)
 TEXT_BYTES, ROWS = 128 << 20, 2_000_000  # the longest tables of a run hold a quarter of these
 _BUFFER_BYTES = 1 << 20  # unpacked at a time
-_CHUNK_ROWS = 4096  # rows held as text at a time: the longest tables have a million cells and more
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 """What a spreadsheet takes for the beginning of a formula, behind the marks of `formula_safe`."""
@@ -132,41 +130,6 @@ class Column:
         if value not in self.range:
             raise ValueError(f"is not {self.range}")
         return value
-
-    def values(self, texts: Sequence[str]) -> list[Any] | None:
-        """The values of many cells at once, which is faster; None where that cannot tell whether all are in order."""
-        if self.dtype == "string":
-            return list(texts) if self.most == math.inf or max(map(len, texts)) <= self.most else None
-        if self.dtype == "bool":
-            return [text == "true" for text in texts] if {"true", "false"}.issuperset(texts) else None
-        filled = texts if self.dtype == "int64" or "" not in texts else [text for text in texts if text]
-        if not filled:
-            return [None] * len(texts)
-        numbers = _reals(filled) if self.dtype == "float64" else _integers(filled)
-        if numbers is None or min(numbers) not in self.range or max(numbers) not in self.range:
-            return None
-        rest = iter(numbers)
-        return numbers if filled is texts else [next(rest) if text else None for text in texts]
-
-
-def _integers(texts: Sequence[str]) -> list[Any] | None:
-    """Integers of 64 bits; None where a text may be none, or has as many characters as the least of them."""
-    try:
-        if max(map(len, texts)) > 19 or "".join(texts).encode().translate(None, b"-0123456789"):
-            return None
-        numbers = list(map(int, texts))
-    except ValueError:
-        return None
-    return numbers if max(numbers) < 2**63 else None
-
-
-def _reals(texts: Sequence[str]) -> list[Any] | None:
-    """Reals of 64 bits; None where a text may be none."""
-    lines = "\n".join(texts)
-    if lines.count("\n") >= len(texts) or not _REALS.fullmatch(lines + "\n"):
-        return None
-    numbers = list(map(float, texts))
-    return numbers if -math.inf < min(numbers) and max(numbers) < math.inf else None
 
 
 class _Bounded(io.RawIOBase):
@@ -286,33 +249,29 @@ class Table:
         reader = csv.reader(file)
         header = next(reader, [])
         self._check_header(header, origin)
+        names = [*header, *(name for name in self.columns if name not in header)]
+        lacking = [""] * (len(names) - len(header))
         values: dict[str, list[Any]] = {name: [] for name in self.columns}
-        same: dict[str, dict[str, str]] = {name: {} for name in self.columns}
-        number = 2  # of the chunk's first row; the header is row 1
-        while chunk := list(islice(reader, _CHUNK_ROWS)):
-            if set(map(len, chunk)) != {len(header)}:
-                row, held = next(one for one in enumerate(chunk, start=number) if len(one[1]) != len(header))
+        # Most texts are the same as others of their column: each is read and held once.
+        read = {name: cache(self._reader(column)) for name, column in self.columns.items()}
+        for row, held in enumerate(reader, start=2):
+            if len(held) != len(header):
                 raise UserError(f"{origin}, row {row}: {len(held)} cells, but {self.name} has {len(header)} columns")
-            texts: dict[str, tuple[str, ...]] = dict(zip(header, zip(*chunk, strict=True), strict=True))
-            for name, column in self.columns.items():
-                cells = texts.get(name, ("",) * len(chunk))
-                if self.for_people and column.dtype == "string":
-                    cells = tuple(map(without_mark, cells))
-                known = column.values(cells)
-                if known is None:
-                    known = []
-                    for row, text in enumerate(cells, start=number):
-                        try:
-                            known.append(column.value(text))
-                        except ValueError as error:
-                            raise UserError(f"{origin}, row {row}, column {name}: {text[:80]!r} {error}") from error
-                # Most texts are the same as others of their column: each is held once.
-                values[name].extend(map(same[name].setdefault, known, known) if column.dtype == "string" else known)
-            number += len(chunk)
-            if number > ROWS:
+            if row > ROWS:
                 raise UserError(f"{origin} has more than the {ROWS} rows that are read")
+            for name, text in zip(names, held + lacking, strict=True):
+                try:
+                    values[name].append(read[name](text))
+                except ValueError as error:
+                    raise UserError(f"{origin}, row {row}, column {name}: {text[:80]!r} {error}") from error
         self._check_rows(values, origin)
         return values
+
+    def _reader(self, column: Column) -> Callable[[str], Any]:
+        """What gives a cell's value by its text."""
+        if self.for_people and column.dtype == "string":
+            return lambda text: column.value(without_mark(text))
+        return column.value
 
     def _check_header(self, header: list[str], origin: str) -> None:
         missing = [name for name, column in self.columns.items() if name not in header and not column.later]

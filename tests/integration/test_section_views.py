@@ -22,7 +22,6 @@ from warpbook.report.views import (
     analysis,
     cell_markup,
     cover,
-    division_of_labour,
     executive,
     last_page,
     milestone_1,
@@ -370,14 +369,14 @@ def test_published_figures_stand_beside_ours_and_contributions_are_the_configura
     assert all(row[0] != row[1] for row in gains.values())
 
     ev = study()
-    ev.published.table = pd.DataFrame()
+    ev.published = ev.published.head(0)
     assert published_comparison.published_comparison_view(ev).figures == 0
     assert published_comparison.full_published_table(ev) is None
 
     ev = study()
-    assert column(division_of_labour.division_of_labour_view(ev), "Author") == list(ev.config.report.contributions)
+    assert column(cover.division_of_labour_view(ev), "Author") == list(ev.config.report.contributions)
     report = ev.config.report.model_dump() | {"contributions": {}}
-    assert division_of_labour.division_of_labour_view(study(report=report)) is None
+    assert cover.division_of_labour_view(study(report=report)) is None
 
 
 MADE = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)

@@ -21,7 +21,6 @@ from warpbook.report.evidence.profile_values import (
     layer_events,
 )
 from warpbook.report.evidence.program_times import ProgramTimes, StreamTimes
-from warpbook.report.evidence.published_values import PublishedValues
 from warpbook.report.evidence.ranking import Ranking
 from warpbook.report.evidence.run_selection import Selection
 from warpbook.report.evidence.scope import Scope
@@ -67,7 +66,6 @@ class Evidence(Scope):
         self.profiles = ProfileValues(self)
         self.counters = CounterValues(self)
         self.claims = ClaimVerdicts(self)
-        self.published = PublishedValues(self)
         self.trust = MeasurementValidity(self)
         self.streams = StreamTimes(self)
         self.submitted = SubmissionEvidence(self)

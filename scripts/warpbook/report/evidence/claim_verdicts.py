@@ -200,7 +200,7 @@ class ClaimVerdicts(EvidencePart):
     def _ratio(self, quantity: str, variant: Variant, layer: Case, size: int) -> ClaimValue:
         if quantity == "fma_share":
             call = self._counted_call(variant.name, layer)
-            share = counters.instruction_share([call], counters.FFMA)
+            share = call.instruction_share(counters.FFMA)
             if share is None:
                 raise UndecidedClaim("the counters that it takes gave no reading")
             return ClaimValue(layer.name, call.images, None, share / 100, None, True, OPEN)

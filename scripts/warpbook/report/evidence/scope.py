@@ -1,10 +1,13 @@
 """The study that a report is about, and the runs that it cites."""
 
 from collections.abc import Callable
-from functools import wraps
+from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+import pandas as pd
+
 from warpbook.common import units
+from warpbook.common.files import both_folders, find_file
 from warpbook.config.settings import Config, Study
 from warpbook.kernels.variants import Variant
 from warpbook.problems.case_sets import CaseSet
@@ -96,6 +99,14 @@ class Scope:
     @property
     def largest(self) -> int:
         return self.sizes[-1]
+
+    @cached_property
+    def published(self) -> pd.DataFrame:
+        """What the report that the study follows stated, a row for each figure; without rows where none stands behind it."""
+        path = find_file(f"{self.name}.csv", both_folders("reports/published"))
+        columns = ["quantity", "variant", "layer", "size", "value", "where", "note"]
+        texts = pd.read_csv(path, dtype=str, keep_default_na=False) if path.exists() else pd.DataFrame(columns=columns)
+        return texts.assign(value=texts.value.astype(float))
 
     @property
     def arch(self) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 from warpbook.common import units
 from warpbook.common.units import MISSING
-from warpbook.report.evidence import Evidence
+from warpbook.report.evidence import Evidence, Speedup
 from warpbook.report.views import cell_markup
 from warpbook.report.views.components import Cell, HtmlTable, View, numbers, words
 
@@ -17,16 +17,19 @@ QUANTITIES = {
     "max_rss_kib": "program, peak memory",
     "accuracy": "accuracy",
 }
+TIMES = ("op_ms", "kernel_ms")
 ON_DEVICE = " Kernel time of ours is the whole call's on the GPU (gpu): its kernels, and what lies between them."
 
 
 def published_comparison_view(ev: Evidence) -> View:
     """What was published, each figure beside ours of the variant that comes nearest."""
-    gains = _gains(ev) if any(gain.ours for gain in ev.published.gains) else None
     table = _table(ev)
-    short = table if table.short else None
     return View(
-        from_course=ev.name == "sp19", images=units.count(ev.largest), figures=len(table.rows), gains=gains, table=short
+        from_course=ev.name == "sp19",
+        images=units.count(ev.largest),
+        figures=len(table.rows),
+        gains=_gains(ev),
+        table=table if table.short else None,
     )
 
 
@@ -36,59 +39,112 @@ def full_published_table(ev: Evidence) -> HtmlTable | None:
     return None if table.short else table
 
 
-def _gains(ev: Evidence) -> HtmlTable:
-    """Ratios within one machine: what of two machines can be compared."""
+def _gains(ev: Evidence) -> HtmlTable | None:
+    """What each published variant gained over the nearest that it builds on: ratios within one machine, which two machines
+    can be compared by. None where we have none of them."""
+    found: dict[tuple[str, str, str, str, int], tuple[float, Speedup | None]] = {}
+    table = ev.published
+    times = table[table.quantity.isin(TIMES) & table.layer.isin([*ev.layer_names, "both"])]
+    times = times.assign(weights=times.note.str.extract("weights: (high|low)", expand=False).fillna(""))
+    same = ["quantity", "layer", "size", "weights"]
+    row: Any
+    for row in times[times.variant.isin(list(ev.plan.variants))].itertuples():
+        alike = times[(times[same] == [getattr(row, name) for name in same]).all(axis=1)]
+        over = next((name for name in _predecessors(ev, row.variant) if (alike.variant == name).any()), "")
+        if over:
+            bases = alike[alike.variant == over]
+            beside = bases[bases["where"] == row.where]
+            published = (beside if len(beside) else bases).iloc[0].value / row.value
+            place = (row.variant, over, row.quantity, row.layer, _own_size(ev, row))
+            found.setdefault(place, (published, _own_gain(ev, *place)))
+    if not any(ours for _, ours in found.values()):
+        return None
     return HtmlTable(
         "published-gains",
         "What each step gained on the published machine and on ours: ratios of two times of one machine, for the same layer and "
         "number of images. Where the two differ much, the gain depends on the hardware or on the launching program. †: times of "
-        "two separate jobs." + _on_device({gain.quantity for gain in ev.published.gains}),
+        f"two separate jobs.{ON_DEVICE * any(quantity == 'kernel_ms' for _, _, quantity, *_ in found)}",
         (*words("Variant", "Over", "Time", "Layer"), *numbers("Images", "Published gain", "Ours")),
         tuple(
             (
-                gain.variant,
-                gain.over,
-                QUANTITIES[gain.quantity],
-                gain.layer,
-                units.count(gain.size),
-                units.ratio(gain.published),
-                cell_markup.speedup_cell(gain.ours),
+                variant,
+                over,
+                QUANTITIES[quantity],
+                layer,
+                units.count(size),
+                units.ratio(published),
+                cell_markup.speedup_cell(ours),
             )
-            for gain in ev.published.gains
+            for (variant, over, quantity, layer, size), (published, ours) in found.items()
         ),
     )
 
 
+def _predecessors(ev: Evidence, name: str) -> list[str]:
+    """The variants that a variant builds on, nearest first; the CPU's starting point comes last."""
+    above = [step.name for step in ev.ranking.chain(ev.plan.variants[name])][-2::-1]
+    return [*above, *(["loop_nest"] if "loop_nest" not in (name, *above) else [])]
+
+
+def _own_gain(ev: Evidence, variant: str, over: str, quantity: str, layer: str, size: int) -> Speedup | None:
+    kind = "op" if quantity == "op_ms" else "gpu"
+    if over not in ev.plan.variants:
+        return None
+    if layer not in ev.layer_names:
+        return ev.times.total_speedup(variant, size, over, kind)
+    return ev.times.speedup(variant, layer, size, over, kind)
+
+
+def _own_size(ev: Evidence, row: Any) -> int:
+    """The size of ours that a published figure is held against: its own, or the largest."""
+    return int(row.size) if row.size.isdigit() and int(row.size) in ev.sizes else ev.largest
+
+
 def _table(ev: Evidence) -> HtmlTable:
-    names = {f"framework_{device}": _framework(ev, device) for device in ("cpu", "gpu")}
+    frameworks = {f"framework_{device}": ev.programs.framework(device) for device in ("cpu", "gpu")}
+    names = {
+        name: f"framework, {name[-3:].upper()}{f'; {one.name}' if one else ''}" for name, one in frameworks.items()
+    }
     devices = [ev.device_name(device) for device in ("gpu", "cpu") if not ev.missing_reason(device)]
-    rows = [row for row in ev.published.table.itertuples() if row.quantity in QUANTITIES and row.variant]
+    rows: list[Any] = [row for row in ev.published.itertuples() if row.quantity in QUANTITIES and row.variant]
+    cells = []
+    for row in rows:
+        one = frameworks.get(row.variant, ev.plan.variants.get(row.variant))
+        ours = _own_value(ev, row, one.name) if one else None
+        cells.append(_row(row, names.get(row.variant, row.variant), ours))
     return HtmlTable(
         "published-table",
         f"As published on the course's machines, and measured now on {' or '.join(devices) or 'none'}."
-        f"{_on_device({str(row.quantity) for row in rows})}",
+        f"{ON_DEVICE * any(row.quantity == 'kernel_ms' for row in rows)}",
         (*words("Figure", "Variant"), *numbers("Images", "Published", "Now"), *words("Where it was published")),
-        tuple(_row(ev, row, names) for row in rows),
+        tuple(cells),
         "published",
     )
 
 
-def _on_device(quantities: set[str]) -> str:
-    return ON_DEVICE if "kernel_ms" in quantities else ""
-
-
-def _framework(ev: Evidence, device: str) -> str:
-    framework = ev.programs.framework(device)
-    return f"framework, {device.upper()}" + (f"; {framework.name}" if framework else "")
-
-
-def _row(ev: Evidence, row: Any, names: dict[str, str]) -> tuple[Cell, ...]:
-    ours = ev.published.own_value(row)
+def _row(row: Any, name: str, ours: float | None) -> tuple[Cell, ...]:
     return (
         QUANTITIES[row.quantity] + (f", {row.layer}" if row.layer else ""),
-        names.get(row.variant, row.variant),
+        name,
         row.size or "not stated",
         units.quantity(row.value, row.quantity),
         MISSING if ours is None else units.quantity(ours, row.quantity),
         row.where + (f"; {row.note}" if row.note else ""),
     )
+
+
+def _own_value(ev: Evidence, row: Any, name: str) -> float | None:
+    """Our own value for a published one: the same variant and layer, at its size or the largest."""
+    size = _own_size(ev, row)
+    if row.quantity not in TIMES:
+        low = "low" if "weights: low" in row.note and "low" in ev.network.weight_sets else None
+        runs = ev.programs.runs(name, size, low)
+        return float(runs[row.quantity].median()) if len(runs) else None
+    kind = "op" if row.quantity == "op_ms" or ev.plan.variants[name].device == "cpu" else "gpu"
+    if row.layer in ev.layer_names:
+        time = ev.times.op(name, row.layer, size, kind)
+    elif row.layer == "both" or len(ev.layers) == 1:
+        time = ev.times.total(name, size, kind)
+    else:
+        return None  # one layer's, not said which
+    return time.value if time else None

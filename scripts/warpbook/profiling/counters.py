@@ -154,6 +154,11 @@ class CountedCall:
             return self.longest.values.get(metric)
         return self._scale_up([launch.values.get(metric) for launch in self.launches])
 
+    def instruction_share(self, metric: str) -> float | None:
+        """The share of its instructions that a counter counts, in percent; None where there is no reading."""
+        counted, made = self.value(metric), self.value(INSTRUCTIONS)
+        return percent_of_instructions(metric, counted, made) if counted is not None and made else None
+
     def _scale_up(self, counted: list[float | None]) -> float | None:
         """A sum over all launches from those counted; None where one gave no reading."""
         readings = [count for count in counted if count is not None]
@@ -192,19 +197,6 @@ def counted_calls(frame: "pd.DataFrame") -> dict[tuple[str, str], CountedCall]:
     return counted_calls
 
 
-def total(calls: Iterable[CountedCall], metric: str) -> float | None:
-    """A counter's sum over calls; None where one gave no reading."""
-    values = [call.value(metric) for call in calls]
-    return sum(value or 0.0 for value in values) if None not in values else None
-
-
-def instruction_share(calls: Iterable[CountedCall], metric: str) -> float | None:
-    """The share of calls' instructions that a counter counts, in percent; None where one gave no reading."""
-    every = list(calls)
-    counted, made = total(every, metric), total(every, INSTRUCTIONS)
-    return percent_of_instructions(metric, counted, made) if counted is not None and made else None
-
-
 def percent_of_instructions(metric: str, counted: float, instructions: float) -> float:
     """What a counter counted in percent of instructions, of which a warp's count as one: FP32 FMAs are a thread's."""
     return 100 * counted / (32 if metric == FFMA else 1) / instructions
@@ -235,13 +227,13 @@ def bound_sentence(launch: CountedLaunch) -> str:
     if not unit:
         return ""
     name, most = UNITS[unit], launch.values[unit]
-    peak = f"schedulers issue in {_percent(most)} of cycles" if unit == ISSUE else f"{_percent(most)} of peak"
+    peak = f"schedulers issue in {percent(most)} of cycles" if unit == ISSUE else f"{percent(most)} of peak"
     instructions = launch.values.get(INSTRUCTIONS)
     fmas = launch.values.get(FFMA)
     if unit in (SM, ISSUE) and instructions and fmas:
-        peak += f"; {_percent(percent_of_instructions(FFMA, fmas, instructions))} of instructions are FP32 FMAs"
+        peak += f"; {percent(percent_of_instructions(FFMA, fmas, instructions))} of instructions are FP32 FMAs"
     waits = (
-        f"warps wait {_percent(100 * launch.stall[1])} of their time for {STALLS[launch.stall[0]]}"
+        f"warps wait {percent(100 * launch.stall[1])} of their time for {STALLS[launch.stall[0]]}"
         if launch.stall
         else ""
     )
@@ -249,12 +241,13 @@ def bound_sentence(launch: CountedLaunch) -> str:
         return f"Bound by {name}: {peak}."
     if most >= LOW:
         return f"Bound in part by {name}, {peak}" + (f". In part by latency: {waits}." if waits else ".")
-    least = f"nearest its peak: {name}, {_percent(most)}"
+    least = f"nearest its peak: {name}, {percent(most)}"
     return "Bound by latency: " + (f"{waits}; {least}." if waits else f"{least}.")
 
 
-def _percent(value: float) -> str:
-    return units.percent(value / 100, 0)
+def percent(value: float | None) -> str:
+    """A reading in percent for people, a dash where there is none."""
+    return units.MISSING if value is None else units.percent(value / 100, 0)
 
 
 NAMES = {
@@ -291,8 +284,3 @@ def amount(value: float, metric: str) -> str:
         if abs(value) >= scale:
             return f"{units.significant(value / scale, 3)}\u202f{prefix}"
     return units.significant(value, 3)
-
-
-def change(before: float, after: float) -> str:
-    """How far a counter moved, in brackets after its two readings: (-12 %). Empty where it began at nothing."""
-    return f" ({100 * (after / before - 1):+.0f}\u202f%)" if before else ""

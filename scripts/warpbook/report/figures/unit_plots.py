@@ -7,7 +7,6 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.kernels.headers import Header
 from warpbook.problems.problem import Case
@@ -58,16 +57,12 @@ def unit_row(name: str, header: Header, flop: int, call: CountedCall, peaks: dic
     made = call.value(counters.INSTRUCTIONS)
     # The tensor pipe runs a few instructions of kernels without matrix products too, which say nothing.
     metrics = [counters.FFMA, *([counters.TENSOR] if header.split or header.precision != "fp32" else [])]
-    parts = [*(counters.instruction_share([call], metric) for metric in metrics), None][: len(INSTRUCTIONS) - 1]
+    parts = [*(call.instruction_share(metric) for metric in metrics), None][: len(INSTRUCTIONS) - 1]
     words = (
         counters.amount(made, "") if made else MISSING,
-        *(MISSING if part is None else _percent(part) for part in parts),
+        *(counters.percent(part) for part in parts),
     )
     return UnitRow(name, shares, "".join(bounds), words)
-
-
-def _percent(share: float) -> str:
-    return units.percent(share / 100, 0)
 
 
 def unit_rows(ev: Evidence, case: Case, names: Sequence[str]) -> list[UnitRow]:
@@ -129,6 +124,6 @@ def _bar(axes: Axes, left: float, height: float, share: float | None, dark: bool
     within = length > LONG
     end = left + length + (-MARGIN if within else MARGIN)
     colour = "white" if dark and within else INK
-    words = MISSING if share is None else _percent(share)
+    words = counters.percent(share)
     axes.barh(height, length, left=left, height=0.72, color=BOUND if dark else BAR, linewidth=0)
     axes.text(end, height, words, va="center_baseline", ha="right" if within else "left", fontsize=6.5, color=colour)

@@ -138,7 +138,7 @@ def _kernel(label: str, layer: Case, call: CountedCall) -> tuple[Cell, ...]:
         label,
         layer.name,
         _shorten_name(short_name(launch.kernel)),
-        *(_percent(launch.values.get(metric)) for metric in SHARES.values()),
+        *(counters.percent(launch.values.get(metric)) for metric in SHARES.values()),
         stall_text(launch),
         units.significant(rate / 1e3, 3) if rate is not None else MISSING,
         units.significant(intensity, 3) if intensity is not None else MISSING,
@@ -148,10 +148,6 @@ def _kernel(label: str, layer: Case, call: CountedCall) -> tuple[Cell, ...]:
 
 def _shorten_name(name: str) -> str:
     return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"
-
-
-def _percent(value: float | None) -> str:
-    return units.percent(value / 100, 0) if value is not None else MISSING
 
 
 def stall_text(launch: CountedLaunch) -> str:
@@ -220,13 +216,13 @@ def busy_cells(call: CountedCall, copy_gb_per_s: float) -> tuple[Cell, ...]:
     values, unit = call.longest.values, counters.nearest_peak(call.longest)
     instructions = call.value(counters.INSTRUCTIONS)
     bold = unit if unit and values[unit] >= counters.LOW else ""
-    shares = {metric: _percent(values.get(metric)) for metric in BUSY.values()}
+    shares = {metric: counters.percent(values.get(metric)) for metric in BUSY.values()}
     moved, ns = (values.get(metric) for metric in (counters.DRAM_BYTES, counters.DURATION))
     return (
         counters.amount(instructions, "") if instructions else MISSING,
-        _percent(counters.instruction_share([call], counters.FFMA)),
+        counters.percent(call.instruction_share(counters.FFMA)),
         *(Markup("<strong>{}</strong>").format(cell) if metric == bold else cell for metric, cell in shares.items()),
-        _percent(100 * moved / ns / copy_gb_per_s if moved and ns else None),
+        counters.percent(100 * moved / ns / copy_gb_per_s if moved and ns else None),
     )
 
 

@@ -120,13 +120,11 @@ def _saved(before: Calls, after: Calls, of_memory: bool) -> list[str]:
     """How many times fewer instructions calls take than others, and, of a problem that memory bounds, fewer loads where those
     fall much further and are most of what the calls move: asynchronous copies are not among them. Empty where they take no
     fewer, or nothing was read."""
-    was, now = (
-        {
-            metric: counters.total(calls.values(), metric)
-            for metric in (counters.INSTRUCTIONS, counters.LOADED_SECTORS, counters.DRAM_BYTES)
-        }
-        for calls in (before, after)
-    )
+    metrics = (counters.INSTRUCTIONS, counters.LOADED_SECTORS, counters.DRAM_BYTES)
+    read = [
+        {metric: [call.value(metric) for call in calls.values()] for metric in metrics} for calls in (before, after)
+    ]
+    was, now = ({metric: None if None in of else sum(filter(None, of)) for metric, of in one.items()} for one in read)
     ratios = {metric: amount / left for metric, amount in was.items() if amount and (left := now[metric])}
     instructions, loads = (ratios.get(metric, 0.0) for metric in (counters.INSTRUCTIONS, counters.LOADED_SECTORS))
     said = []

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import product
 from pathlib import Path
 
 from warpbook.common import units
@@ -10,12 +11,7 @@ from warpbook.problems.layers import Activation, DenseLayer, Layer, PoolLayer
 from warpbook.problems.networks import Network
 from warpbook.problems.problem import Case
 from warpbook.report.evidence import Evidence
-from warpbook.report.views.components import View
-
-# The motif: a tile of outputs within its halo, and the filter's taps over both, in a grid of squares.
-PITCH = 7.4
-TILE_ROWS, TILE_COLUMNS = range(3, 13), range(6, 15)
-TAP_ROWS, TAP_COLUMNS = range(4, 9), range(5, 10)
+from warpbook.report.views.components import HtmlTable, View, words
 
 
 def cover_view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> View:
@@ -117,11 +113,17 @@ def _gpu(ev: Evidence) -> str:
 
 
 def _motif() -> Iterator[View]:
-    for row in range(16):
-        for column in range(17):
-            inside = row in TILE_ROWS and column in TILE_COLUMNS
-            tap = row in TAP_ROWS and column in TAP_COLUMNS
-            fill = 0.34 if tap else 0.1 if inside else 0.0
-            yield View(
-                x=8 + PITCH * column, y=1 + PITCH * row, stroke_opacity=0.5 if inside else 0.22, fill_opacity=fill
-            )
+    """A tile of outputs within its halo, and the filter's taps over both, in a grid of squares."""
+    for row, column in product(range(16), range(17)):
+        inside, tap = row in range(3, 13) and column in range(6, 15), row in range(4, 9) and column in range(5, 10)
+        opacities = {"stroke_opacity": 0.5 if inside else 0.22, "fill_opacity": 0.34 if tap else 0.1 if inside else 0.0}
+        yield View(x=8 + 7.4 * column, y=1 + 7.4 * row, **opacities)
+
+
+def division_of_labour_view(ev: Evidence) -> HtmlTable | None:
+    """Who did what, the authors' contributions; None where the configuration names none."""
+    contributions = ev.config.report.contributions
+    if not contributions:
+        return None
+    caption = "Who did what, as the configuration has it."
+    return HtmlTable("labour-table", caption, words("Author", "Contribution"), tuple(contributions.items()))

@@ -1,8 +1,9 @@
 """What a study must deliver, and where the report has it: its last page."""
 
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from html.parser import HTMLParser
+
+from markupsafe import Markup
 
 from warpbook.common.errors import UserError, nearest_name
 from warpbook.report.evidence import Evidence
@@ -12,64 +13,32 @@ from warpbook.report.views.components import HtmlTable, TableColumn, words
 SUPPLEMENT = "Supplement, "
 """What the words of a heading begin with that is not in the report, whose pages are counted, but in its supplement."""
 
-# Elements without an end: none encloses text.
-_VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+# An element that says why places have no content, its words within; none holds another of its kind.
+_LACKING = re.compile(r'<(div|span|p)\b([^>]*) data-lacks="([^"]+)"[^>]*>(.*?)</\1>', re.DOTALL)
 
 
-@dataclass
-class _EmptyPlace:
-    """An element that says why its places have no content, and how deep it lies in the document."""
-
-    id: str
-    depth: int
-    words: list[str] = field(default_factory=list)
-
-
-class Places(HTMLParser):
-    """The places of a rendered report: each id with its heading's; and what elements lack, by `data-lacks`."""
+class Places:
+    """The places of a rendered report: each id with its heading's; and what elements lack, by `data-lacks`: (the element's
+    id, its words)."""
 
     def __init__(self, document: str, headings: Iterable[str]):
-        super().__init__()
         self.heading_of: dict[str, str] = {}
-        self.lacks: dict[str, _EmptyPlace] = {}
-        self._headings, self._heading = set(headings), ""
-        self._depth = 0
-        self._open: _EmptyPlace | None = None
-        self.feed(document)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        named = dict(attrs)
-        id = named.get("id") or ""
-        if id in self._headings:
-            self._heading = id
-        if id:
-            self.heading_of[id] = self._heading
-        if tag not in _VOID:
-            self._depth += 1
-        if lacking := named.get("data-lacks"):
-            self._open = _EmptyPlace(id, self._depth)
-            self.lacks |= dict.fromkeys(lacking.split(), self._open)
-
-    def handle_endtag(self, tag: str) -> None:
-        if self._open and self._depth <= self._open.depth:
-            self._open = None
-        if tag not in _VOID:
-            self._depth -= 1
-
-    def handle_data(self, data: str) -> None:
-        if self._open:
-            self._open.words.append(data)
+        self.lacks: dict[str, tuple[str, str]] = {}
+        titled, heading = set(headings), ""
+        for id in re.findall(r'<[^>]*\sid="([^"]+)"', document):
+            heading = id if id in titled else heading
+            self.heading_of[id] = heading
+        for _, attributes, places, inner in _LACKING.findall(document):
+            id = "".join(re.findall(r'\sid="([^"]+)"', attributes))
+            self.lacks |= dict.fromkeys(places.split(), (id, Markup(inner).striptags()))
 
     def emptiness_reason(self, place: str) -> str:
         """Why a place has no content; empty where it has some."""
-        lack = self.lacks.get(place)
-        return " ".join("".join(lack.words).split()) if lack else ""
+        return self.lacks.get(place, ("", ""))[1]
 
     def target(self, place: str) -> str:
         """The id that leads to a place, or to the words on why it has no content; empty where neither is there."""
-        lack = self.lacks.get(place)
-        return place if place in self.heading_of else lack.id if lack else ""
+        return place if place in self.heading_of else self.lacks.get(place, ("", ""))[0]
 
 
 def deliverables_view(ev: Evidence, titles: Mapping[str, str], body: str) -> HtmlTable | None:
@@ -84,11 +53,8 @@ def deliverables_view(ev: Evidence, titles: Mapping[str, str], body: str) -> Htm
         lines = (
             f"  {name}: no place is called {place!r}: {nearest_name(place, known)}" for name, place in missing.items()
         )
-        raise UserError(
-            "\n".join(
-                [f"the report of {ev.name} lacks what studies.{ev.name}.deliverables in config.yaml names:", *lines]
-            )
-        )
+        where = f"studies.{ev.name}.deliverables in config.yaml"
+        raise UserError("\n".join([f"the report of {ev.name} lacks what {where} names:", *lines]))
     return HtmlTable(
         "deliverables-table",
         "Each deliverable of the study, the section that has it, and its page.",

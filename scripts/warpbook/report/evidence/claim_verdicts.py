@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from warpbook.common.statistics import Estimate
 from warpbook.kernels.claims import RATIOS, RESOURCES, TIMES, Claim
@@ -30,9 +31,9 @@ class ClaimValue:
     size: int
     before: float | None
     after: float
-    change: Estimate | None
-    paired: bool
-    says: str
+    change: Estimate | None = None
+    paired: bool = True
+    says: str = OPEN
     than: "ClaimValue | None" = None
     claimed: int | None = None
     bound: str = ""
@@ -93,25 +94,21 @@ class ClaimVerdicts(EvidencePart):
         places = list(self._places(claim, claim.where))
         for layer, size in [place for place in places if not variant.unsupported(place[0].at(place[1]))] or places:
             try:
-                figures.append(self._judge_value(read(variant, baseline, layer, size), claim, layer, size))
+                figures.append(
+                    self._judge_value(read(claim.quantity, variant, baseline, layer, size), claim, layer, size)
+                )
             except UndecidedClaim as why:
                 missing.append(str(why))
         if not figures:
             raise UndecidedClaim(missing[0])
         if claim.more_than:
-            figures = self._compare_places(variant, baseline, claim.more_than, claim.change, figures, read)
+            figures = self._compare_places(variant, baseline, claim, claim.more_than, figures)
         return tuple(figures), list(dict.fromkeys(missing))
 
-    def _reader(self, quantity: str) -> Callable[[Variant, str, Case, int], ClaimValue]:
-        if quantity in TIMES:
-            return lambda variant, over, layer, size: self._time(quantity, variant, over, layer, size)
-        if quantity in RESOURCES:
-            return lambda variant, over, *_: self._resource(quantity, variant, over)
-        if quantity in RATIOS:
-            return lambda variant, _, layer, size: self._ratio(quantity, variant, layer, size)
-        if quantity == "error":
-            return lambda variant, over, layer, size: self._error(variant, over)
-        return lambda variant, over, layer, size: self._counter(quantity, variant, over, layer)
+    def _reader(self, quantity: str) -> Callable[[str, Variant, str, Case, int], ClaimValue]:
+        """What reads a quantity of a variant and of what it is compared with, at a place."""
+        readers = ((TIMES, self._time), (RESOURCES, self._resource), (RATIOS, self._ratio), (("error",), self._error))
+        return next((read for known, read in readers if quantity in known), self._counter)
 
     def _places(self, claim: Claim, where: Limits) -> list[tuple[Case, int]]:
         """The layers and sizes that a claim is about. Raises Undecided where the study has none."""
@@ -127,10 +124,9 @@ class ClaimVerdicts(EvidencePart):
         self,
         variant: Variant,
         baseline: str,
+        claim: Claim,
         where: Limits,
-        direction: str,
         figures: list[ClaimValue],
-        read: Callable[[Variant, str, Case, int], ClaimValue],
     ) -> list[ClaimValue]:
         """Compare each value with those of the places for which less is claimed, at its own size or layer."""
         fields = where.model_fields_set
@@ -141,8 +137,9 @@ class ClaimVerdicts(EvidencePart):
                 elsewhere = layer.name != figure.layer if fields - {"N"} else layer.name == figure.layer
                 for size in sizes:
                     if elsewhere and not where.violation(layer.at(size)):
-                        other = read(variant, baseline, layer, size)
-                        compared.append(replace(figure, than=other, says=_compare_values(direction, figure, other)))
+                        other = self._reader(claim.quantity)(claim.quantity, variant, baseline, layer, size)
+                        says = _compare_values(claim.change, figure, other)
+                        compared.append(replace(figure, than=other, says=says))
         if not compared:
             raise UndecidedClaim(f"the study has nothing with {where.words} to compare with")
         return compared
@@ -176,7 +173,7 @@ class ClaimVerdicts(EvidencePart):
             raise UndecidedClaim(self._no_value_reason(variant.name, over))
         ratio = speedup.ratio
         change = Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low, ratio.n)
-        return ClaimValue(layer.name, size, after.value * ratio.value, after.value, change, speedup.paired, OPEN)
+        return ClaimValue(layer.name, size, after.value * ratio.value, after.value, change, speedup.paired)
 
     def _no_value_reason(self, *names: str) -> str:
         """Why two variants, or one, have no times to compare."""
@@ -187,9 +184,9 @@ class ClaimVerdicts(EvidencePart):
                 return f"{name} has no such value: {reasons.iloc[0]}"
         return f"{' or '.join(dict.fromkeys(names))} has no such value in the cited runs"
 
-    def _resource(self, quantity: str, variant: Variant, over: str) -> ClaimValue:
+    def _resource(self, quantity: str, variant: Variant, over: str, *_: Any) -> ClaimValue:
         before, after = (self._main_kernel_resource(quantity, name) for name in (over, variant.name))
-        return ClaimValue("", 0, before, after, _exact(before, after), True, OPEN)
+        return ClaimValue("", 0, before, after, _exact(before, after))
 
     def _main_kernel_resource(self, quantity: str, variant: str) -> float:
         _, rows = self._ev.profiles.main_kernel(variant)
@@ -197,13 +194,13 @@ class ClaimVerdicts(EvidencePart):
             raise UndecidedClaim(f"{variant} was not built for {self._ev.arch}")
         return float(rows[quantity].iloc[0])
 
-    def _ratio(self, quantity: str, variant: Variant, layer: Case, size: int) -> ClaimValue:
+    def _ratio(self, quantity: str, variant: Variant, _: str, layer: Case, size: int) -> ClaimValue:
         if quantity == "fma_share":
             call = self._counted_call(variant.name, layer)
             share = call.instruction_share(counters.FFMA)
             if share is None:
                 raise UndecidedClaim("the counters that it takes gave no reading")
-            return ClaimValue(layer.name, call.images, None, share / 100, None, True, OPEN)
+            return ClaimValue(layer.name, call.images, None, share / 100)
         of_memory = quantity == "times_memory_bound"
         bound_ms = (self._ev.times.memory_bound_ms if of_memory else self._ev.times.fp32_bound_ms)(layer, size)
         time = self._ev.times.op(variant.name, layer.name, size, "gpu")
@@ -212,16 +209,16 @@ class ClaimVerdicts(EvidencePart):
         if quantity == "fp32_peak_share":
             assert self._ev.gpu_run is not None and self._ev.gpu_run.gpu is not None  # whence the bound is
             peak = self._ev.gpu_run.gpu["peak_gflop_per_s"]["fp32"]
-            return ClaimValue(layer.name, size, None, layer.at(size).flops / time.value / 1e6 / peak, None, True, OPEN)
+            return ClaimValue(layer.name, size, None, layer.at(size).flops / time.value / 1e6 / peak)
         bound = "memory bandwidth" if of_memory else self._ev.times.limiting_resource(layer, size)
-        return ClaimValue(layer.name, size, None, time.value / bound_ms, None, True, OPEN, bound=bound)
+        return ClaimValue(layer.name, size, None, time.value / bound_ms, bound=bound)
 
-    def _error(self, variant: Variant, over: str) -> ClaimValue:
+    def _error(self, _quantity: str, variant: Variant, over: str, *_: Any) -> ClaimValue:
         tests = self._ev.checks.for_variant(variant.name)
         if tests is None or not tests.tests:
             raise UndecidedClaim(self._no_value_reason(variant.name))
         before = self._ev.checks.for_variant(over) if over else None
-        return ClaimValue("", 0, before.rel_l2_err if before else None, tests.rel_l2_err, None, True, OPEN)
+        return ClaimValue("", 0, before.rel_l2_err if before else None, tests.rel_l2_err)
 
     def _counted_call(self, variant: str, layer: Case) -> counters.CountedCall:
         call = self._ev.counters.calls.get((variant, layer.name))
@@ -239,7 +236,7 @@ class ClaimVerdicts(EvidencePart):
             return f"it was not read: {failed.reason.iloc[0]}"
         return f"no counters of {variant} were read on this network"
 
-    def _counter(self, metric: str, variant: Variant, over: str, layer: Case) -> ClaimValue:
+    def _counter(self, metric: str, variant: Variant, over: str, layer: Case, _: int) -> ClaimValue:
         after = self._counted_call(variant.name, layer)
         before = self._counted_call(over, layer) if over and over in self._ev.plan.variants else None
         values = [call.value(metric) if call else None for call in (before, after)]
@@ -249,7 +246,7 @@ class ClaimVerdicts(EvidencePart):
         own = values[1] / scale
         was = None if values[0] is None else values[0] / scale
         change = None if was is None else _exact(was, own)
-        return ClaimValue(layer.name, after.images, was, own, change, True, OPEN)
+        return ClaimValue(layer.name, after.images, was, own, change)
 
 
 def _exact(before: float, after: float) -> Estimate:

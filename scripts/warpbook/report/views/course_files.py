@@ -1,12 +1,15 @@
 """Files of the course: their Op and Layer Times, beside the op times of the variants that are built in."""
 
+import itertools
+import math
+
 from warpbook.common import units
 from warpbook.harness import ece408_gpu
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.course_times import COLD, HOT, LAYER, OP
 from warpbook.report.views import cell_markup
-from warpbook.report.views.components import Cell, HtmlTable, View, numbers, words
+from warpbook.report.views.components import HtmlTable, View, numbers, words
 
 
 def course_files_view(ev: Evidence) -> View | None:
@@ -27,39 +30,16 @@ def course_files_view(ev: Evidence) -> View | None:
 
 def _comparison_table(ev: Evidence, files: list[Variant]) -> HtmlTable:
     """Everything at the largest size, the least sum of op times first, what has none last."""
-    largest = ev.largest
-    rows: list[tuple[float, float, tuple[Cell, ...]]] = []
+    largest, timed = ev.largest, []
     for file in files:
         ops = [ev.course.time(file.name, layer, largest, OP) for layer in ev.layer_names]
-        op, layer = (ev.course.total(file.name, largest, which) for which in (OP, LAYER))
-        place = (op.value if op else float("inf"), layer.value if layer else float("inf"))
-        told = (
-            file.name,
-            "file of the course",
-            *map(cell_markup.time_cell, ops),
-            cell_markup.time_cell(op),
-            cell_markup.time_cell(layer),
-        )
-        rows.append((*place, told))
+        sums = (ev.course.total(file.name, largest, which) for which in (OP, LAYER))
+        timed.append((file.name, "file of the course", [*ops, *sums]))
     for variant in ev.ranking.fastest_first:
         ops = [ev.times.op(variant.name, layer, largest) for layer in ev.layer_names]
-        op, layer = (ev.times.total(variant.name, largest, kind) for kind in ("op", "layer"))
-        assert op is not None  # it is ranked by it
-        kind = "library" if variant.header.peer else "built in"
-        rows.append(
-            (
-                op.value,
-                0,
-                (
-                    variant.name,
-                    kind,
-                    *map(cell_markup.time_cell, ops),
-                    cell_markup.time_cell(op),
-                    cell_markup.time_cell(layer),
-                ),
-            )
-        )
-    together = len(ev.layers) > 1
+        sums = (ev.times.total(variant.name, largest, kind) for kind in ("op", "layer"))
+        timed.append((variant.name, "library" if variant.header.peer else "built in", [*ops, *sums]))
+    timed.sort(key=lambda row: [time.value if time else math.inf for time in row[2][-2:]])
     return HtmlTable(
         "course-beside",
         f"Files of the course beside the variants of this study at {units.count(largest)} images on "
@@ -69,9 +49,9 @@ def _comparison_table(ev: Evidence, files: list[Variant]) -> HtmlTable:
         (
             *words("Variant", "What it is"),
             *numbers(*(f"Op Time, {layer}" for layer in ev.layer_names)),
-            *numbers("Op Times, added" if together else "Op Time, added", "Layer Times, added"),
+            *numbers("Op Times, added" if len(ev.layers) > 1 else "Op Time, added", "Layer Times, added"),
         ),
-        tuple(cells_of for *_, cells_of in sorted(rows, key=lambda row: row[:2])),
+        tuple((name, kind, *map(cell_markup.time_cell, times)) for name, kind, times in timed),
         "named",
     )
 
@@ -87,14 +67,9 @@ def _times(ev: Evidence, files: list[Variant]) -> HtmlTable:
                 file.name,
                 layer,
                 units.count(size),
-                *(
-                    cell_markup.time_cell(ev.course.time(file.name, layer, size, which))
-                    for which in (OP, LAYER, COLD, HOT)
-                ),
+                *(cell_markup.time_cell(ev.course.time(file.name, layer, size, of)) for of in (OP, LAYER, COLD, HOT)),
             )
-            for file in files
-            for layer in ev.layer_names
-            for size in ev.sizes
+            for file, layer, size in itertools.product(files, ev.layer_names, ev.sizes)
         ),
         "named",
     )

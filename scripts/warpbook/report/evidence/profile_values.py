@@ -126,16 +126,8 @@ class ProfileValues(EvidencePart):
         table = spans.agg(["sum", "count", "mean", "min", "max"]).sort_values("sum", ascending=False)
         whole = table["sum"].sum()
         return [
-            ProfileRow(
-                name=str(name),
-                share=row["sum"] / whole,
-                total_ns=int(row["sum"]),
-                calls=int(row["count"]),
-                avg_ns=row["mean"],
-                min_ns=int(row["min"]),
-                max_ns=int(row["max"]),
-            )
-            for name, row in table.iterrows()
+            ProfileRow(str(name), total / whole, int(total), int(calls), mean, int(least), int(most))
+            for name, total, calls, mean, least, most in table.itertuples(name=None)
         ]
 
     @cached_property

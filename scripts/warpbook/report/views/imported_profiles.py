@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -154,8 +153,8 @@ def _counters(one: ImportedTables, id: str) -> Iterator[HtmlTable]:
     """Counters of each tool, one row for each counter of a kernel over its launches, the longest kernel's first."""
     frame = one.table(tables.COUNTERS)
     for tool, of_tool in frame[frame.value.notna()].groupby("tool", sort=False):
-        spreads = sorted(_spreads(of_tool), key=lambda spread: -spread.time_ns)
-        names = short_names(spread.kernel for spread in spreads)
+        spreads = _spreads(of_tool)
+        names = short_names(kernel for _, kernel, _ in spreads)
         left_out = len(spreads) - MOST_COUNTERS
         more = f" {units.count(left_out)} more rows are in the imported table." if left_out > 0 else ""
         yield HtmlTable(
@@ -163,57 +162,34 @@ def _counters(one: ImportedTables, id: str) -> Iterator[HtmlTable]:
             f"Imported: hardware counters of {one.record.variant} at {units.count(one.record.size)} images on "
             f"{_device(one)}, as {NAMES[str(tool)]} read them; the kernel that takes the most time comes first.{more}",
             (*words("Kernel"), *numbers("Launches"), *words("Counter"), *numbers("Min", "Mean", "Max"), *words("Unit")),
-            tuple(
-                (
-                    names[spread.kernel],
-                    units.count(spread.launches),
-                    spread.counter,
-                    *(units.significant(value) for value in (spread.least, spread.mean, spread.most)),
-                    spread.unit,
-                )
-                for spread in spreads[:MOST_COUNTERS]
-            ),
+            tuple((names[kernel], *cells) for _, kernel, cells in spreads[:MOST_COUNTERS]),
             "dense",
         )
     yield from _bounds(one, id, frame)
 
 
-@dataclass(frozen=True)
-class CounterSpread:
-    """A counter over the launches of one kernel; time_ns is that of all its launches, 0 where nothing says it."""
-
-    kernel: str
-    counter: str
-    unit: str
-    launches: int
-    least: float
-    mean: float
-    most: float
-    time_ns: float
-
-
-def _spreads(readings: "pd.DataFrame") -> Iterator[CounterSpread]:
-    """Spreads by the first reading of each; values of a counter all in the first of its units."""
+def _spreads(readings: pd.DataFrame) -> list[tuple[float, str, tuple[str, ...]]]:
+    """(the time of its kernel's launches in ns, 0 where nothing says it; the kernel; the other cells) of each counter of
+    each kernel, the longest kernel's first; values of a counter all in the first of its units."""
     parts = readings.metric.str.extract(r"^(?P<counter>.*?)(?: \((?P<part>minimum|maximum|average)\))?$")
     rows = readings.assign(
         counter=parts.counter, part=parts.part.fillna(""), base=readings.unit.map(counters.base_unit)
     )
+    found = []
     for kernel, of_kernel in rows.groupby("kernel", sort=False):
-        spreads = []
+        time_ns, cells = 0.0, []
         for (counter, _), same in of_kernel.groupby(["counter", "base"], sort=False):
             unit = same.unit.iloc[0]
             values = same.value * same.unit.map(counters.scale) / counters.scale(unit)
             known = {part: values[same.part == part] for part in ("minimum", "average", "maximum")}
             least, mean, most = (part if len(part) else values for part in known.values())
             launches = int(max(same.launch.nunique(), same.launches.fillna(1).max()))
-            spreads.append((str(counter), unit, launches, least.min(), mean.mean(), most.max()))
-        times = [
-            mean * counters.scale(unit) * launches
-            for counter, unit, launches, _, mean, _ in spreads
-            if _DURATION.fullmatch(counter)
-        ]
-        for spread in spreads:
-            yield CounterSpread(str(kernel), *spread, max(times, default=0.0))
+            if _DURATION.fullmatch(str(counter)):
+                time_ns = max(time_ns, mean.mean() * counters.scale(unit) * launches)
+            figures = map(units.significant, (least.min(), mean.mean(), most.max()))
+            cells.append((units.count(launches), str(counter), *figures, unit))
+        found += [(time_ns, str(kernel), of_counter) for of_counter in cells]
+    return sorted(found, key=lambda spread: -spread[0])
 
 
 def _bounds(one: ImportedTables, id: str, frame: pd.DataFrame) -> Iterator[HtmlTable]:

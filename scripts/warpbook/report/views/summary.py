@@ -53,41 +53,22 @@ def _checked_table(ev: Evidence) -> HtmlTable:
     )
 
 
-def _time_and_name(label: str, variant: Variant | None) -> str:
-    return f"{label}, {variant.name}" if variant else label
-
-
 def _framework_facts(ev: Evidence) -> tuple[Fact, ...]:
-    images = units.count(ev.largest)
-    frameworks = {device: ev.programs.framework(device) for device in ("cpu", "gpu")}
-    runs = {device: ev.programs.runs(variant.name, ev.largest) for device, variant in frameworks.items() if variant}
-    elapsed = {
-        device: f"{units.seconds(float(runs[device].elapsed_s.median()))}\u202fs" if device in runs else MISSING
-        for device in frameworks
-    }
-    spreads = {
-        device: f"{cell_markup.run_spread(runs[device].elapsed_s)} in s, " if device in runs else ""
-        for device in frameworks
-    }
-    accuracy = {device: float(rows.accuracy.iloc[0]) for device, rows in runs.items()}
-    alike = "; the same on both" if len(accuracy) == 2 and accuracy["cpu"] == accuracy["gpu"] else ""
-    on_gpu = (
-        f"{spreads['gpu']}whole program, {ev.device_name('gpu')}" if "gpu" in runs else f"not measured: {ev.source.why}"
-    )
-    on_cpu = f"{spreads['cpu']}whole program, {images} images, {ev.device_name('cpu')}"
-    return (
-        Fact(
-            _time_and_name("The framework on the CPU", frameworks["cpu"]),
-            elapsed["cpu"],
-            f"not measured: {why}" if (why := ev.missing_reason("cpu")) else on_cpu,
-        ),
-        Fact(_time_and_name("On the GPU", frameworks["gpu"]), elapsed["gpu"], on_gpu),
-        Fact(
-            "Accuracy",
-            units.significant(next(iter(accuracy.values()))) if accuracy else MISSING,
-            f"of {images} test images{alike}",
-        ),
-    )
+    images, facts, accuracies = units.count(ev.largest), [], list[float]()
+    why = {"cpu": ev.missing_reason("cpu"), "gpu": ev.source.why}
+    for device, label in (("cpu", "The framework on the CPU"), ("gpu", "On the GPU")):
+        framework = ev.programs.framework(device)
+        detail, elapsed = f"not measured: {why[device] or 'no framework was run'}", MISSING
+        if framework:
+            runs = ev.programs.runs(framework.name, ev.largest)
+            accuracies.append(float(runs.accuracy.iloc[0]))
+            elapsed = f"{units.seconds(float(runs.elapsed_s.median()))}\u202fs"
+            label, spread = f"{label}, {framework.name}", f"{cell_markup.run_spread(runs.elapsed_s)} in s, "
+            detail = f"{spread}whole program, {f'{images} images, ' * (device == 'cpu')}{ev.device_name(device)}"
+        facts.append(Fact(label, elapsed, detail))
+    alike = "; the same on both" if len(accuracies) == 2 and len({*accuracies}) == 1 else ""
+    accuracy = units.significant(accuracies[0]) if accuracies else MISSING
+    return (*facts, Fact("Accuracy", accuracy, f"of {images} test images{alike}"))
 
 
 def _gpu_figure(ev: Evidence) -> Figure:

@@ -8,19 +8,19 @@ from warpbook.report.views.components import Figure, HtmlTable, View, numbers, w
 from warpbook.runs.schema import Row
 from warpbook.workflow import streams
 
+PLACE_HEAD = (*words("Variant"), *numbers("Images"), *words("Over"))
+
 
 def stream_tables_view(ev: Evidence) -> View | None:
     """Of the study's network; None where nothing was streamed."""
     rows = ev.streams.rows
     if not rows:
         return None
-    several = len({row["images"] for row in rows}) > 1
-    mismatched = sum(row["mismatched_labels"] for row in rows)
     return View(
         rates=_rates(ev, rows),
         spent=_time_table(rows),
-        figure=_figure(ev) if several else None,
-        mismatched=units.count(mismatched),
+        figure=_figure(ev) if len({row["images"] for row in rows}) > 1 else None,
+        mismatched=units.count(sum(row["mismatched_labels"] for row in rows)),
     )
 
 
@@ -30,8 +30,8 @@ def _device_words(row: Row) -> str:
     return over if row["shards"] == row["devices"] else f"{over}, {row['shards']} shards"
 
 
-def _places(rows: list[Row]) -> list[tuple[str, str, str]]:
-    return [(row["variant"], units.count(row["images"]), _device_words(row)) for row in rows]
+def _place(row: Row) -> tuple[str, str, str]:
+    return row["variant"], units.count(row["images"]), _device_words(row)
 
 
 def _efficiency(value: float | None) -> str:
@@ -46,14 +46,12 @@ def _rates(ev: Evidence, rows: list[Row]) -> HtmlTable:
         "the start of its process, and that in which any was past its start. Efficiency: images a second over those "
         "of one device times the devices.",
         (
-            *words("Variant"),
-            *numbers("Images"),
-            *words("Over"),
+            *PLACE_HEAD,
             *numbers("Time, s", "Images/s", "Efficiency", "Past start, s", "Images/s", "Efficiency"),
         ),
         tuple(
             (
-                *place,
+                *_place(row),
                 units.seconds(row["wall_s"]),
                 units.count(round(row["images_per_s"])),
                 _efficiency(row["efficiency"]),
@@ -61,7 +59,7 @@ def _rates(ev: Evidence, rows: list[Row]) -> HtmlTable:
                 units.count(round(row["streaming_images_per_s"])),
                 _efficiency(row["streaming_efficiency"]),
             )
-            for place, row in zip(_places(rows), rows, strict=True)
+            for row in rows
         ),
     )
 
@@ -73,19 +71,17 @@ def _time_table(rows: list[Row]) -> HtmlTable:
         "chunk. On a GPU, copies and kernels overlap reading. Memory: the most of a worker, on its device as the driver counts "
         "it. The system keeps the file in memory.",
         (
-            *words("Variant"),
-            *numbers("Images"),
-            *words("Over"),
+            *PLACE_HEAD,
             *numbers("Start, s", "Reading, s", "Copies, s", "Network, s", "Device, MiB", "Host, MiB"),
         ),
         tuple(
             (
-                *place,
+                *_place(row),
                 *(units.seconds(row[name]) for name in ("start_s", "read_s", "copy_s", "compute_s")),
                 MISSING if row["device"] == "cpu" else f"{row['device_bytes'] / 2**20:.0f}",
                 units.mebibytes(row["max_rss_kib"]),
             )
-            for place, row in zip(_places(rows), rows, strict=True)
+            for row in rows
         ),
     )
 

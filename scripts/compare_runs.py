@@ -17,8 +17,8 @@ from warpbook.common.errors import UserError, exit_status
 from warpbook.common.files import atomic_write
 from warpbook.profiling import nvbench
 from warpbook.report import comparison, pdf, rendering
-from warpbook.report.change_notes import notes
 from warpbook.report.comparison import Comparison
+from warpbook.report.views.runs_compared import notes
 from warpbook.runs import catalog
 
 FOLDER = Path("reports/out")

@@ -7,7 +7,7 @@ import pytest
 
 from warpbook.harness import precision
 from warpbook.problems import networks, problem
-from warpbook.report.figures import error_plots
+from warpbook.report.figures import ratio_plots
 from warpbook.report.views import executive
 from warpbook.report.views.supplement import correctness
 from warpbook.runs import catalog, tables
@@ -95,7 +95,7 @@ def test_the_largest_ratio_to_direct_stands_by_range_and_what_is_no_number_has_n
 
 
 def test_the_chart_has_a_line_and_a_name_for_each_variant_and_the_limit(with_errors, frame):
-    drawn = error_plots.error_by_length(with_errors(frame))
+    drawn = ratio_plots.error_by_length(with_errors(frame))
     assert set(re.findall(r">(\w+)</text>", drawn)) >= {*RATIOS}
     assert "2 × direct</text>" in drawn
     assert "register_tiled_gemm" not in drawn
@@ -106,7 +106,7 @@ def test_an_exact_result_where_direct_s_is_exact_too_is_no_gap(with_errors, fram
     frame.loc[exact, ["rel_l2_err", "direct_rel_l2_err"]] = 0.0
     errors = with_errors(frame).checks.errors
     assert (errors.ratio[errors.products == 1] == 1).all()
-    assert "Relative L2 error</text>" in error_plots.error_by_length(with_errors(frame))
+    assert "Relative L2 error</text>" in ratio_plots.error_by_length(with_errors(frame))
 
 
 def test_the_box_of_the_summary_has_the_best_kernel_s_errors_where_the_run_holds_them(with_errors, frame, ev):

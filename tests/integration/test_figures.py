@@ -56,7 +56,7 @@ def test_in_a_page_for_browsers_a_chart_is_an_element_with_its_words_and_ids_of_
     assert page.count("<img ") == 1  # a picture in a cell, which has no words, stays one
 
 
-def test_a_timeline_of_many_launches_stays_small(monkeypatch, evidence_of, small_archive):
+def test_a_timeline_of_many_launches_stays_small(evidence_of, small_archive):
     ev = evidence_of(small_archive)
     frame = ev.profiles.events(ev.ranking.naive.name, ev.largest)
     kernel = frame[frame.kind == "kernel"].iloc[[0]]
@@ -64,8 +64,7 @@ def test_a_timeline_of_many_launches_stays_small(monkeypatch, evidence_of, small
     copies["start_ns"] = kernel.start_ns.iloc[0] + copies.index * 900
     copies["end_ns"] = copies.start_ns + 500
     many = pd.concat([frame, copies], ignore_index=True)
-    monkeypatch.setitem(ev.profiles.traced, (ev.profiles.tracer, ev.ranking.naive.name, ev.largest), many)
-    assert len(timelines.timeline(ev, ev.ranking.naive, ev.largest)) < 400_000
+    assert len(timelines.program_timeline(many)) < 400_000
 
 
 def test_numbers_of_a_crowd_of_points_cover_neither_each_other_nor_a_point():

@@ -16,8 +16,8 @@ import yaml
 import compare_runs
 from warpbook.common.files import PROJECT
 from warpbook.report import pdf
-from warpbook.report.change_notes import notes
 from warpbook.report.comparison import Comparison
+from warpbook.report.views.runs_compared import notes
 from warpbook.runs import catalog, tables
 
 RUNS = PROJECT / "tests" / "data" / "runs"

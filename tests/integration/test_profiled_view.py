@@ -3,13 +3,13 @@
 import pytest
 
 from warpbook.config.settings import TimelineSpec
-from warpbook.report.views import profiled_programs
-from warpbook.report.views.profiled_programs import profile_places, program_profile
+from warpbook.report.views import profile_tables
+from warpbook.report.views.profile_tables import profile_places, program_profile
 
 
 @pytest.fixture(scope="module")
 def view(ev):
-    return profiled_programs.profiled_programs_view(ev)
+    return profile_tables.profiled_programs_view(ev)
 
 
 def test_each_program_that_a_study_names_has_its_output_kernels_and_api_calls(ev, view):
@@ -51,7 +51,7 @@ def test_a_layer_that_was_not_watched_at_the_size_named_is_drawn_at_one_that_was
         return found[:0] if (variant, size) == ("constant_weights", 100) else found
 
     monkeypatch.setattr(ev.profiles, "within_layer", lacking)
-    layer = profiled_programs.profiled_programs_view(ev).layer
+    layer = profile_tables.profiled_programs_view(ev).layer
     assert layer.title == "conv1 at 100 images: direct against constant_weights"
     assert layer.problem.startswith("constant_weights was not profiled at 100 images")
     assert "at 10\u202f000 images" in layer.figure.caption
@@ -62,7 +62,7 @@ def test_a_layer_s_timeline_holds_its_calls_copies_and_kernels_of_both_variants(
         update={"timeline": TimelineSpec(variant="constant_weights", layer="conv1", size=10_000)}
     )
     ev.study, kept = study, ev.study
-    layer = profiled_programs.profiled_programs_view(ev).layer
+    layer = profile_tables.profiled_programs_view(ev).layer
     ev.study = kept
     assert layer.problem == "" and layer.figure.svg.startswith("<svg ")
     within = ev.profiles.within_layer("constant_weights", "conv1", 10_000)

@@ -14,7 +14,6 @@ from warpbook.profiling import (
     cupti_sqlite,
     ncu,
     ncu_console,
-    ncu_report_file,
     nsight,
     nvprof,
     nvprof_metrics,
@@ -128,7 +127,7 @@ def _read(path: Path, origin: str, lines: tuple[int, int] | None) -> Profile:
             nsight.export(path, exported)
             return cupti_sqlite.read(exported, origin)
     if begin.startswith(_NCU_REPORT):
-        return ncu_report_file.read(path, origin) or _read_lines(
+        return nsight.read_counters(path, origin) or _read_lines(
             nsight.raw_page(path).split("\n"), f"ncu's raw page of {origin}", 1
         )
     text = profile_text.decode(content, origin)

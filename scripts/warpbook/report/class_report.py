@@ -73,8 +73,8 @@ def claim_check(ev: Evidence, name: str) -> tuple[str, str]:
     if not judged.right:
         return judged.verdict, _reading(ev, name)
     shown = ev.submitted.code_evidence(name)
-    held = [f"{one.word} in line {one.line}" for one in shown if one.line]
-    absent = [one.word for one in shown if not one.line]
+    held = [f"{word} in line {line}" for word, line in shown if line]
+    absent = [word for word, line in shown if not line]
     left = [f"why its code has no {' and no '.join(absent)}"] if absent else []
     left += ["whether it is what it is called"] if not shown else []
     same = ["why its code is its baseline's"] if ev.submitted.is_baseline(name) else []
@@ -178,25 +178,28 @@ def _mark(verdict: str) -> Markup:
 
 
 def _faults(rows: Iterable[Row]) -> HtmlTable | None:
-    broken = [row for row in rows if row["verdict"] not in ("right", "no file", "not judged")]
     return _table(
         "grades-faults",
         "Faults, each with the file and line where there is one.",
         ("Submission", "Number", "Verdict", "Where", "Why"),
         [
             (row["submission"], row["number"], row["verdict"], row["place"] or row["file"], _cut(row["words"]))
-            for row in broken
+            for row in rows
+            if row["verdict"] not in ("right", "no file", "not judged")
         ],
     )
 
 
 def _open(rows: Iterable[Row]) -> HtmlTable | None:
-    shown = [row for row in rows if _beyond_answers(row["person"])]
     return _table(
         "grades-open",
         "What a person has to look at besides the answers and times.",
         ("Submission", "Number", "What a rule says", "What it leaves"),
-        [(row["submission"], row["number"], row["rule"], _cut(_beyond_answers(row["person"]))) for row in shown],
+        [
+            (row["submission"], row["number"], row["rule"], _cut(left))
+            for row in rows
+            if (left := _beyond_answers(row["person"]))
+        ],
     )
 
 

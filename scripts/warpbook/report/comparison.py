@@ -212,11 +212,8 @@ class Comparison:
             if place.variant in self.changes:
                 base, head = (times[place] for times in self._times)
                 drift = self.drifts[place.device, place.size]
-                ratio = statistics.ratio_of_sums(base, head, paired=False)
-                value, low, high = (end / drift.ratio.value for end in (ratio.value, ratio.low, ratio.high))
-                speedup = Estimate(value, low, high, ratio.n)
+                speedup, verdict = corrected_speedup(base, head, drift)
                 before, after = (statistics.sum_of_medians(series) for series in (base, head))
-                verdict = statistics.verdict(speedup, drift.near, drift.far)
                 rows.append(ComparedChange(place, before, after, speedup, verdict))
         return sorted(rows, key=lambda row: row.speedup.value)
 
@@ -275,6 +272,14 @@ class Comparison:
         if self.losses or any(verdict == "slower" for verdict, _ in judgements):
             return REGRESSION
         return AMBIGUOUS if any(is_doubtful(verdict, speedup) for verdict, speedup in judgements) else NO_REGRESSION
+
+
+def corrected_speedup(base: list[np.ndarray], head: list[np.ndarray], drift: ComparisonDrift) -> tuple[Estimate, str]:
+    """How many times faster `head` is, corrected by the drift, and the verdict on it."""
+    ratio = statistics.ratio_of_sums(base, head, paired=False)
+    value, low, high = (end / drift.ratio.value for end in (ratio.value, ratio.low, ratio.high))
+    speedup = Estimate(value, low, high, ratio.n)
+    return speedup, statistics.verdict(speedup, drift.near, drift.far)
 
 
 def is_doubtful(verdict: str, speedup: Estimate) -> bool:

@@ -30,13 +30,11 @@ def _best_line(ev: Evidence) -> str:
     if best is None or total is None:
         return f"best: none, no variant has a valid time for every {ev.case_word}"
     naive, library = (ev.ranking.naive, ev.ranking.best_peer) if best.device == "gpu" else (ev.ranking.naive_cpu, None)
-    compared = [
-        words for other in (naive, library) if other and other != best and (words := _comparison_words(ev, best, other))
-    ]
-    words = (
-        f"best: {best.stem}, {units.time(total.value)} for {ev.at_size(ev.largest)} on {ev.device_name(best.device)}"
+    others = (other for other in (naive, library) if other and other != best)
+    time = f"{units.time(total.value)} for {ev.at_size(ev.largest)} on {ev.device_name(best.device)}"
+    return "; ".join(
+        [f"best: {best.stem}, {time}", *filter(None, (_comparison_words(ev, best, one) for one in others))]
     )
-    return "; ".join([words, *compared])
 
 
 def _comparison_words(ev: Evidence, best: Variant, other: Variant) -> str:

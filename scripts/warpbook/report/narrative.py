@@ -98,12 +98,8 @@ class Figures:
         return self._ev.times.total_speedup(variant, size, over=over or None, kind=kind)
 
     def _check(self, variant: str, layer: str = "", over: str = "") -> None:
-        layers = [one.name for one in self._ev.layers]
-        for name, known in (
-            (variant, list(self._ev.plan.variants)),
-            (over, list(self._ev.plan.variants)),
-            (layer, layers),
-        ):
+        variants = list(self._ev.plan.variants)
+        for name, known in ((variant, variants), (over, variants), (layer, self._ev.layer_names)):
             if name and name not in known:
                 raise UserError(f"{name!r} is not known: {nearest_name(name, known)}")
 

@@ -7,7 +7,7 @@ import itertools
 import re
 import secrets
 import string
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -68,7 +68,13 @@ def templates(autoescape: bool = True) -> Environment:
     env = Environment(
         loader=FileSystemLoader(both_folders("reports")), undefined=StrictUndefined, autoescape=autoescape
     )
-    env.filters |= {"coded": code_spans, "data_uri": data_uri, "enumerated": units.join_all}
+    env.filters |= {
+        "coded": code_spans,
+        "data_uri": data_uri,
+        "enumerated": units.join_all,
+        "count": units.count,
+        "significant": units.significant,
+    }
     env.globals["version"] = version.VERSION
     return env
 
@@ -134,26 +140,20 @@ class Documents:
     def _report_part(self) -> DocumentPart:
         return _add_last_page(self._ev, self.report_but_last_page, self.supplement_part)
 
-    def _document(self, *parts: DocumentPart, others: list[dict[str, Any]], full_cover: bool) -> str:
-        return templates().get_template("document.html.j2").render(
-            parts=parts, contents=split_columns(parts), others=others, full_cover=full_cover, cover=self._cover,
-            stylesheet=_stylesheet(), name=self._ev.name, kind="report",
-        )  # fmt: skip
-
     @cached_property
     def supplement(self) -> str:
         """What it has no place for is the report's, which need not be made for it."""
-        alone = self._document(self.supplement_part, others=[], full_cover=False)
+        alone = _document(self._ev.name, self._cover, self.supplement_part, full_cover=False)
         return rewrite_links(f"{self._ev.name}.pdf", alone, link_targets(alone))
 
     @cached_property
     def report(self) -> str:
-        alone = self._document(self._report_part, others=self.supplement_part.chapters, full_cover=True)
+        alone = _document(self._ev.name, self._cover, self._report_part, others=self.supplement_part.chapters)
         return rewrite_links(f"{self._ev.name}-supplement.pdf", alone, element_ids(self.supplement_part.body))
 
     @cached_property
     def whole(self) -> str:
-        document = self._document(self._report_part, self.supplement_part, others=[], full_cover=True)
+        document = _document(self._ev.name, self._cover, self._report_part, self.supplement_part)
         if lost := link_targets(document) - element_ids(document):
             raise UserError(f"links of the report lead nowhere: {', '.join(sorted(lost))}")
         return document
@@ -162,10 +162,21 @@ class Documents:
 def submission_html(ev: Evidence, made: datetime, commit: str, dirty: bool | None) -> str:
     """The report of a submission as an HTML document, which has no supplement."""
     report = _part(ev, "submission.html.j2", "sections/course_summary.html.j2")
+    return _document(ev.name, cover.cover_view(ev, made, commit, dirty), report, kind="submission")
+
+
+def _document(
+    name: str,
+    cover: View,
+    *parts: DocumentPart,
+    others: Sequence[dict[str, Any]] = (),
+    full_cover: bool = True,
+    kind: str = "report",
+) -> str:
+    """Parts as one HTML document. others: chapters of its companion."""
+    shown = {"parts": parts, "contents": split_columns(parts), "others": others, "full_cover": full_cover}
     shell = templates().get_template("document.html.j2")
-    shown = {"cover": cover.cover_view(ev, made, commit, dirty), "stylesheet": _stylesheet(), "name": ev.name}
-    contents = split_columns((report,))
-    return shell.render(parts=[report], contents=contents, others=[], full_cover=True, kind="submission", **shown)
+    return shell.render(name=name, cover=cover, kind=kind, stylesheet=_stylesheet(), **shown)
 
 
 def split_columns(parts: tuple[DocumentPart, ...]) -> tuple[list[dict[str, Any]], ...]:

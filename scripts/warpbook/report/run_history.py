@@ -138,12 +138,11 @@ class History:
 
     def _measured_sizes(self, run: Run) -> Iterator[tuple[str, GpuModel, int]]:
         """Networks, models and the largest size of each at which a run has op times."""
-        sizes: dict[tuple[str, str], int] = {}
+        sizes: dict[tuple[str, str], list[int]] = {}
         for place in self._places(run):
-            key = place.network, place.device
-            sizes[key] = max(place.size, sizes.get(key, 0))
-        for (network, device), size in sizes.items():
-            yield network, GpuModel(device, run.device_name(device)), size
+            sizes.setdefault((place.network, place.device), []).append(place.size)
+        for (network, device), held in sizes.items():
+            yield network, GpuModel(device, run.device_name(device)), max(held)
 
     def _places(self, run: Run) -> dict[ComparedPlace, Series]:
         if id(run) not in self._held:
@@ -205,18 +204,14 @@ class History:
         if drift is None:
             return HistoryStep(None, "no variant was measured in both runs at this size")
         earlier = self._series(before.run, network, device, size)[before.best]
-        ratio = statistics.ratio_of_sums(earlier, series, paired=False)
-        value, low, high = (end / drift.ratio.value for end in (ratio.value, ratio.low, ratio.high))
-        moved = Estimate(value, low, high, ratio.n)
-        return HistoryStep(Speedup(moved, False, statistics.verdict(moved, drift.near, drift.far)))
+        moved, verdict = comparison.corrected_speedup(earlier, series, drift)
+        return HistoryStep(Speedup(moved, False, verdict))
 
     def _registers(self, run: Run) -> dict[str, int]:
         """The most registers that a thread of each variant's kernels has, built for the run's GPU."""
         builds = run.table(tables.BUILDS)
-        if run.gpu:
-            builds = builds[(builds.arch == run.gpu["arch"]) & builds.registers.notna()]
-            return {str(name): int(most) for name, most in builds.groupby("variant").registers.max().items()}
-        return {}
+        builds = builds[(builds.arch == run.gpu["arch"]) & builds.registers.notna()] if run.gpu else builds.head(0)
+        return {str(name): int(most) for name, most in builds.groupby("variant").registers.max().items()}
 
     def _bound_ms(self, headline: Headline) -> float | None:
         """The least time of the direct method in FP32, as the run tells it."""

@@ -3,8 +3,7 @@ recorded figure is used only while the variant's sources, the compile options, t
 policy are what they were. Everything else is listed with its reason, and is in no table, chart or headline."""
 
 from warpbook.profiling.imported_tables import ImportedTables
-from warpbook.report.evidence.build_results import BuildResults
-from warpbook.report.evidence.check_results import CheckResults, CheckTally
+from warpbook.report.evidence.check_results import BuildResults, CheckResults, CheckTally
 from warpbook.report.evidence.claim_verdicts import ClaimVerdicts
 from warpbook.report.evidence.counter_values import CounterValues
 from warpbook.report.evidence.course_times import CourseTimes
@@ -17,10 +16,11 @@ from warpbook.report.evidence.profile_values import (
     KernelLaunches,
     ProfileRow,
     ProfileValues,
+    ProgramTimes,
+    StreamTimes,
     first_rows_covering,
     layer_events,
 )
-from warpbook.report.evidence.program_times import ProgramTimes, StreamTimes
 from warpbook.report.evidence.ranking import Ranking
 from warpbook.report.evidence.run_selection import Selection
 from warpbook.report.evidence.scope import Scope

@@ -86,7 +86,8 @@ class MissingData(EvidencePart):
             yield _Lack("", None, (), status, (reason,))
             return
         told: set[str] = set()
-        series = self._ev.selection.summaries[self._ev.selection.summaries.variant == variant.name]
+        summaries = self._ev.selection.at_sizes(tables.OP_TIMES)
+        series = summaries[summaries.variant == variant.name]
         known = dict(iter(series.groupby(["layer", "size"])))
         for layer, size in product(self._ev.layer_names, self._ev.sizes):
             there = known.get((layer, size), series.head(0))
@@ -133,7 +134,7 @@ class MissingData(EvidencePart):
             return "not_measured", self._ev.source.why
         if reason := self._ev.selection.stale(variant):
             return "stale", f"recorded in {run.run_id}, but {reason}"
-        if variant.name not in set(self._ev.selection.summaries.variant):
+        if variant.name not in set(self._ev.selection.at_sizes(tables.OP_TIMES).variant):
             return "not_measured", self._no_time_reason(variant.device)
         return None
 

@@ -44,8 +44,7 @@ class NetworkTimes(EvidencePart):
     @cached_property
     def recorded_implementations(self) -> list[Implementation]:
         """Implementations that the run holds and whose figures are not stale."""
-        names = set(self._checks.variant)
-        return [one for one in self._ev.selection.whole_networks if one.name in names and not self.stale_reason(one)]
+        return self._ev.selection.implementations(self._ev.gpu_run) if self._ev.gpu_run else []
 
     def stale_reason(self, one: Implementation) -> str:
         """Why the recorded figures of an implementation are no longer about what stands here; empty when they are."""
@@ -133,7 +132,7 @@ class NetworkTimes(EvidencePart):
             return tables.with_places(tables.COUNTERS.empty())
         frame = whole_network_rows(run.table(tables.COUNTERS))
         frame = frame[frame.network == self._ev.network.name]
-        return frame[frame.variant.isin(self._ev.selection.implementations(run))]
+        return frame[frame.variant.isin([one.name for one in self._ev.selection.implementations(run)])]
 
     @cached_property
     def calls(self) -> dict[str, CountedCall]:

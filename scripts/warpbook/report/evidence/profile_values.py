@@ -1,4 +1,4 @@
-"""What profilers saw of the inference programs."""
+"""Runs of the whole inference program, streams of more images than the data set has, and what profilers saw of the programs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,9 +8,46 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from warpbook.kernels.variants import Variant
 from warpbook.machine import available_profilers
 from warpbook.report.evidence.scope import EvidencePart, cached_method
 from warpbook.runs import tables
+from warpbook.runs.schema import Row
+from warpbook.workflow import streams
+
+
+class ProgramTimes(EvidencePart):
+    """Whole programs, timed as GNU time does."""
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        return self._ev.selection.at_sizes(tables.PROGRAMS)
+
+    def runs(self, variant: str, size: int, weight_set: str | None = None) -> pd.DataFrame:
+        """The sound runs of the program with one variant at one size, with the network's first weights by default."""
+        frame = self.table
+        weights = weight_set or next(iter(self._ev.network.weight_sets), "")
+        chosen = (frame.variant == variant) & (frame["size"] == size) & (frame.weights == weights)
+        return frame[chosen & (frame.status == "ok")]
+
+    def framework(self, device: str) -> Variant | None:
+        """The peer that runs whole networks on a device: milestone 1's framework."""
+        peers = [variant for variant in self._ev.compared_variants(device) if variant.header.peer]
+        return next((peer for peer in peers if not self.runs(peer.name, self._ev.largest).empty), None)
+
+
+class StreamTimes(EvidencePart):
+    """Streams of the runs cited, stale ones left out."""
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """Rows of STREAMS, a variant's together, fewer images and devices first."""
+        shards = self._ev.selection.rows(tables.STREAM_SHARDS)
+        return sorted(
+            streams.summarize_streams(shards),
+            key=lambda row: (row["variant"], row["images"], row["devices"], row["shards"]),
+        )
+
 
 GPU_KINDS = ("kernel", "memcpy_htod", "memcpy_dtoh", "memcpy_dtod", "memcpy_other", "memset")
 API_KINDS = ("api_runtime", "api_driver")
@@ -92,10 +129,6 @@ class ProfileValues(EvidencePart):
         return self.by_weights[""]
 
     @cached_property
-    def _nothing(self) -> pd.DataFrame:
-        return tables.ACTIVITIES.empty()
-
-    @cached_property
     def tracer(self) -> str:
         """The profiler whose traces the tables and timelines show; empty where there is none."""
         tools = {tool for tool, _, _ in self.traced}
@@ -103,8 +136,8 @@ class ProfileValues(EvidencePart):
 
     def events(self, variant: str, size: int, tool: str | None = None, weights: str = "") -> pd.DataFrame:
         """Events of one program, as `tracer` or another tool saw them. weights: a set besides the first."""
-        traced = self.by_weights.get(weights, {}) if weights else self.traced
-        return traced.get((tool or self.tracer, variant, size), self._nothing)
+        held = self.by_weights.get(weights, {}).get((tool or self.tracer, variant, size))
+        return tables.ACTIVITIES.empty() if held is None else held
 
     @cached_method
     def within_layer(self, variant: str, layer: str, size: int, tool: str | None = None) -> pd.DataFrame:

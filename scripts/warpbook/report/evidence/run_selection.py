@@ -120,7 +120,7 @@ class Selection(EvidencePart):
     def _holds_sound(self, run: Run, table: Table) -> bool:
         held = self._study_rows(run, table)
         if "variant" in held:
-            ours = [*self.usable("gpu", run), *(f"{WHOLE}{name}" for name in self.implementations(run))]
+            ours = [*self.usable("gpu", run), *(one.full_name for one in self.implementations(run))]
             held = held[held.variant.isin(ours)]
         return not held.empty
 
@@ -189,13 +189,12 @@ class Selection(EvidencePart):
         """Implementations of whole networks that are here."""
         return list(whole_networks.discover().values())
 
-    def implementations(self, run: Run) -> list[str]:
+    def implementations(self, run: Run) -> list[Implementation]:
         """Implementations of whole networks checked on the study's whose figures are not stale."""
         checks = whole_network_rows(run.table(tables.CORRECTNESS))
         names = {*checks.variant[checks.network == self._ev.network.name]}
-        return [
-            one.name for one in self.whole_networks if one.name in names and not self.stale_network_reason(one, run)
-        ]
+        known = (one for one in self.whole_networks if one.name in names)
+        return [one for one in known if not self.stale_network_reason(one, run)]
 
     def usable(self, device: str, run: Run | None = None) -> list[str]:
         """Names of the study's variants on a device whose figures, those in `run` if named, are not stale."""
@@ -258,10 +257,5 @@ class Selection(EvidencePart):
         run, frame = self.run_with(table), self.run_rows(table)
         if run is None or "variant" not in frame:
             return frame
-        whole = [f"{WHOLE}{name}" for name in self.implementations(run)]
+        whole = [one.full_name for one in self.implementations(run)]
         return frame[frame.variant.isin([*self.usable("gpu", run), *whole])]
-
-    @cached_property
-    def summaries(self) -> pd.DataFrame:
-        """A row for each series of samples, those that failed too."""
-        return self.at_sizes(tables.OP_TIMES)

@@ -64,14 +64,6 @@ class JudgedFile:
         return "no" if self.status == "compile_failed" else "yes"
 
 
-@dataclass(frozen=True)
-class CodeEvidence:
-    """A word that an optimization's code ought to hold, and the line that does; 0 where none."""
-
-    word: str
-    line: int
-
-
 class SubmissionEvidence(EvidencePart):
     """A submission's files against what its term asks."""
 
@@ -107,11 +99,11 @@ class SubmissionEvidence(EvidencePart):
         mine, over = self.variant(name), self.baseline(name)
         return bool(mine and over and _code_words(mine.code) == _code_words(over.code))
 
-    def code_evidence(self, name: str) -> list[CodeEvidence]:
-        """For each word that an optimization's code must contain, the first line that has it."""
+    def code_evidence(self, name: str) -> list[tuple[str, int]]:
+        """Each word that an optimization's code must contain, with the first line that has it; 0 where none has."""
         mine = self.variant(name)
         wanted = self.term.optimizations[name].code_must_contain
-        return [CodeEvidence(word, first_line_with(word, mine.code)) for word in wanted] if mine else []
+        return [(word, first_line_with(word, mine.code)) for word in wanted] if mine else []
 
     def worth(self, name: str) -> int:
         """Points of an optimization for the code that is there; 0 where there is none."""

@@ -11,7 +11,7 @@ from warpbook.common.statistics import Estimate
 from warpbook.kernels.headers import Header
 from warpbook.report.evidence import Evidence
 from warpbook.report.figures import style
-from warpbook.report.figures.style import MUTED, lay_out, note
+from warpbook.report.figures.style import MUTED, note
 from warpbook.report.figures.svg_drawing import svg
 
 LABEL = 0.27  # the width of the words above the slope, as a share of a panel's
@@ -30,13 +30,7 @@ def roofline(ev: Evidence, named: Collection[str]) -> str:
     heights, numbered = [peak, *roofs.values()], list[list[tuple[float, float, str]]]()
     for axes, layer in zip(panels, ev.layers, strict=True):
         points = [
-            (
-                *place,
-                variant.header.sums_in_fp32,
-                numbers[variant.name],
-                style.variant_look(ev, variant),
-                variant.name in named,
-            )
+            (*place, variant)
             for variant, of, call in ev.counters.counted
             if of == layer and (place := call.roofline_point(layer.at(call.images).flops))
         ]
@@ -62,10 +56,12 @@ def roofline(ev: Evidence, named: Collection[str]) -> str:
         style.log_axis(axes.yaxis, lambda value, _: f"{value / 1e3:g}")
         style.value_axis(axes, "both")
         axes.set_xlabel("Useful FLOP for each byte of DRAM traffic")
-        for x, y, filled, _, (colour, marker), shown in sorted(points, key=lambda point: point[-1]):
-            look = {"color": colour} if shown else {"color": style.RULE, "markersize": 3}
-            axes.plot(x, y, marker, **look, markerfacecolor=look["color"] if filled else "white")
-        numbered.append([(x, y, str(number)) for x, y, _, number, _, shown in points if shown])
+        for x, y, variant in sorted(points, key=lambda point: point[-1].name in named):
+            colour, marker = style.variant_look(ev, variant)
+            look = {"color": colour} if variant.name in named else {"color": style.RULE, "markersize": 3}
+            inside = look["color"] if variant.header.sums_in_fp32 else "white"
+            axes.plot(x, y, marker, **look, markerfacecolor=inside)
+        numbered.append([(x, y, str(numbers[one.name])) for x, y, one in points if one.name in named])
     number_points(list(zip(panels, numbered, strict=True)))
     style.label_rows(panels, "Useful TFLOP/s")
     return svg(figure)
@@ -90,12 +86,7 @@ def rates_by_size(ev: Evidence, device: str) -> str:
         for variant in ev.compared_variants(device):
             times = {size: ev.times.op(variant.name, case.name, size) for size in ev.sizes}
             rates = {
-                size: Estimate(
-                    work[size] / time.value,
-                    work[size] / time.high if time.high else time.high,
-                    work[size] / time.low if time.low else time.low,
-                    time.n,
-                )
+                size: Estimate(work[size] / time.value, work[size] / time.high, work[size] / time.low, time.n)
                 for size, time in times.items()
                 if time
             }
@@ -103,12 +94,8 @@ def rates_by_size(ev: Evidence, device: str) -> str:
                 style.line(axes, rates, style.variant_look(ev, variant), variant.stem)
         bounds = {size: bound for size in ev.sizes if (bound := ev.times.fp32_bound_ms(case, size))}
         if device == "gpu" and bounds:
-            axes.plot(
-                list(bounds),
-                [work[size] / bound for size, bound in bounds.items()],
-                **style.LIMIT,
-                label="bound of FP32",
-            )
+            rates_allowed = [work[size] / bound for size, bound in bounds.items()]
+            axes.plot(list(bounds), rates_allowed, **style.LIMIT, label="bound of FP32")
         style.size_axis(axes, ev.sizes, ev.size_label)
         axes.set_yscale("log")
         style.log_axis(axes.yaxis, lambda value, _: f"{value:g}")
@@ -126,7 +113,9 @@ Box = tuple[float, float, float]  # left, right and middle height, in points
 def number_points(panels: list[tuple[Axes, list[tuple[float, float, str]]]]) -> None:
     """Write each point's number beside it, in every panel of a figure. Those of a crowd stand in columns on both its
     sides, in order of the points' height, and a line leads to each."""
-    lay_out(panels[0][0])
+    figure = panels[0][0].get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()  # settles where the data lie on the page
     for axes, points in panels:
         _number_points(axes, points)
 

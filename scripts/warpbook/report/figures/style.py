@@ -28,11 +28,8 @@ OURS = ("#0b5cad", "#c8453b", "#2a8a57", "#d98a00", "#7a4ea3", "#149aa5", "#a45a
 CPU = ("#8a6d3b", "#b58a2e", "#6f7f3f", "#a6603c", "#94805d")
 PEERS = ("#3d444d", "#8b949e", "#b3bac2")
 MARKERS = "osD^vPX<>h"
-LIMIT: dict[str, Any] = {
-    "color": INK,
-    "linewidth": 0.9,
-    "linestyle": (0, (3, 2)),
-}  # a line that measured values are held against
+LIMIT: dict[str, Any] = {"color": INK, "linewidth": 0.9, "linestyle": (0, (3, 2))}
+"""A line that measured values are held against."""
 VERDICTS = {"faster": "#1f7a4d", "slower": "#b3261e", "same": MUTED, "ambiguous": "#8a6200"}
 OVER_LINES = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
 """Behind words that a line would cross."""
@@ -80,13 +77,6 @@ def note(axes: Axes, text: str, at: tuple[float, float], offset: tuple[float, fl
     """Words beside a point of the data, `offset` points away."""
     style = {"va": "center", "fontsize": 7.5, **style}
     axes.annotate(text, at, xytext=offset, textcoords="offset points", **style)
-
-
-def lay_out(axes: Axes) -> None:
-    """Settle where the data of a chart lie on the page, so that words can be placed beside them."""
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    figure.draw_without_rendering()
 
 
 def log_axis(axis: Axis, formatter: Callable[[float, int], str]) -> None:
@@ -164,12 +154,6 @@ def name_ends(axes: Axes, ends: list[tuple[float, str, str]]) -> None:
         axes.text(1.03, height, name, color=colour, transform=axes.transAxes, va="center", fontsize=7.5)
 
 
-def bar_with_error(axes: Axes, estimate: Estimate, place: float, marker: str, colour: str, **style: Any) -> None:
-    """A marker with its horizontal interval."""
-    error = [[end[0]] for end in error_bars([estimate])]
-    axes.errorbar(estimate.value, place, xerr=error, fmt=marker, color=colour, capsize=2.2, **style)
-
-
 def line(
     axes: Axes,
     by_size: dict[int, Estimate],
@@ -182,19 +166,8 @@ def line(
     """A line over dataset sizes with its intervals, or its markers alone."""
     colour, marker = look
     estimates = list(by_size.values())
-    values = [estimate.value for estimate in estimates]
-    error = error_bars(estimates)
-    axes.errorbar(
-        list(by_size),
-        values,
-        error,
-        color=colour,
-        marker=marker,
-        linestyle=linestyle,
-        capsize=capsize,
-        label=label,
-        **style,
-    )
+    style |= {"color": colour, "marker": marker, "linestyle": linestyle, "capsize": capsize, "label": label}
+    axes.errorbar(list(by_size), [estimate.value for estimate in estimates], error_bars(estimates), **style)
 
 
 _style()

@@ -41,7 +41,8 @@ def op_times(ev: Evidence) -> str:
             if estimate.value > end:
                 style.note(axes, f"{units.time(estimate.value)} →", (end, place), (-3, 0), ha="right")
                 continue
-            style.bar_with_error(axes, estimate, place, marker, colour)
+            error = style.error_bars([estimate])
+            axes.errorbar(estimate.value, place, xerr=error, fmt=marker, color=colour, capsize=2.2)
             right = max(estimate.value, 0 if math.isnan(estimate.high) else estimate.high)
             style.note(axes, units.time(estimate.value), (right, place), (7, 0), bbox=style.OVER_LINES)
         bound = ev.times.fp32_bound_ms(layer, size)

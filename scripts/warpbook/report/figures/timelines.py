@@ -10,7 +10,6 @@ from matplotlib.patches import Patch
 
 from warpbook.common import units
 from warpbook.common.intervals import merge
-from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence
 from warpbook.report.figures import style
 from warpbook.report.figures.svg_drawing import svg
@@ -20,14 +19,10 @@ Row = tuple[str, Any]  # of a timeline: its name and its events
 NAME_CHARACTERS = 40  # of a kernel's name in a legend
 
 
-def timeline(ev: Evidence, variant: Variant, size: int) -> str:
-    """A profiled program on its time axis: the whole of it, and below the part from the images' copy to the labels. A
-    row each for ranges, API calls, copies each way, and kernels of each stream."""
-    return program_timeline(ev.profiles.events(variant.name, size), style.kernel_colours(ev))
-
-
 def program_timeline(frame: Any, known: Mapping[str, str] | None = None) -> str:
-    """The same of any events among which are kernels. known: the colours of some."""
+    """A profiled program, events among which are kernels, on its time axis: the whole of it, and below the part from the
+    images' copy to the labels. A row each for ranges, API calls, copies each way, and kernels of each stream. known: the
+    colours of some kernels."""
     copies = frame[frame.kind == "memcpy_htod"].sort_values("bytes", na_position="first")
     start = (
         copies if len(copies) else frame[frame.kind == "kernel"].sort_values("start_ns", ascending=False)
@@ -64,7 +59,10 @@ def program_timeline(frame: Any, known: Mapping[str, str] | None = None) -> str:
             if events is ranges:
                 _range_bars(axes, shown, place, left, right)
             else:
-                _bars(axes, shown, place, left, right, colours)
+                of_kernels = shown.kind == "kernel"
+                _bars(axes, shown[~of_kernels], place, left, right, style.MUTED)
+                for name in colours:
+                    _bars(axes, shown[of_kernels & (shown.name == name)], place, left, right, colours[name])
         axes.set_xlim(0, (right - left) / 1e6)
         style.name_rows(axes, [name for name, _ in reversed(rows)])
         axes.set_title(title)
@@ -79,42 +77,27 @@ def program_timeline(frame: Any, known: Mapping[str, str] | None = None) -> str:
     return svg(figure)
 
 
-def _bars(axes: Axes, events: Any, place: int, left: float, right: float, colours: Mapping[str, str]) -> None:
-    """Events as bars, kernels in their colours, those closer than the page can show as one."""
+def _bars(axes: Axes, events: Any, place: int, left: float, right: float, colour: str) -> None:
+    """Events as bars, those closer than the page can show as one."""
     pixel = (right - left) / 1500
-    kernels = events.kind == "kernel"
-    drawn = [
-        (events[~kernels], style.MUTED),
-        *((events[kernels & (events.name == name)], colours[name]) for name in colours),
-    ]
-    for alike, colour in drawn:
-        bars = [((a - left) / 1e6, max(b - a, pixel) / 1e6) for a, b in merge(event_spans(alike), pixel)]
-        if bars:
-            axes.broken_barh(bars, (place - 0.34, 0.68), color=colour, linewidth=0)
+    bars = [((a - left) / 1e6, max(b - a, pixel) / 1e6) for a, b in merge(event_spans(events), pixel)]
+    if bars:
+        axes.broken_barh(bars, (place - 0.34, 0.68), color=colour, linewidth=0)
 
 
 def _range_bars(axes: Axes, ranges: Any, place: int, left: float, right: float) -> None:
     """Ranges that hold no other range as outlined bars, named where the name fits in."""
+    rows = list(ranges.itertuples())
     inner = [
         row
-        for row in ranges.itertuples()
-        if not any(
-            other.start_ns >= row.start_ns and other.end_ns <= row.end_ns and other.Index != row.Index
-            for other in ranges.itertuples()
-        )
+        for row in rows
+        if not any(row.start_ns <= one.start_ns and one.end_ns <= row.end_ns and one is not row for one in rows)
     ]
     room = style.WIDTH_IN * 72 * 0.8 / (right - left)  # points of the page for each ns
     for row in inner:
         start, end = max(row.start_ns, left), min(row.end_ns, right)
-        axes.barh(
-            place,
-            (end - start) / 1e6,
-            left=(start - left) / 1e6,
-            height=0.68,
-            color="white",
-            edgecolor=style.MUTED,
-            linewidth=0.5,
-        )
+        bar: dict[str, Any] = {"height": 0.68, "color": "white", "edgecolor": style.MUTED, "linewidth": 0.5}
+        axes.barh(place, (end - start) / 1e6, left=(start - left) / 1e6, **bar)
         if (end - start) * room > 3.6 * len(row.name):
             middle = ((start + end) / 2 - left) / 1e6
             axes.text(middle, place, row.name, ha="center", va="center", fontsize=6.5)
@@ -130,11 +113,9 @@ def layer_before_and_after(ev: Evidence, spans: dict[str, Any], layer: str) -> s
     for axes, (variant, events) in zip(panels, spans.items(), strict=True):
         left, (colour, _) = events.start_ns.min(), style.variant_look(ev, ev.plan.variants[variant])
         for place, (_, of_row) in enumerate(reversed(kinds)):
-            shown = events[events.kind.isin(of_row)]
-            spread = merge(event_spans(shown), right / 1500)
-            bars = [((start - left) / 1e6, max(end - start, right / 1500) / 1e6) for start, end in spread]
-            axes.broken_barh(
-                bars, (place - 0.34, 0.68), color=colour if of_row == GPU_KINDS[:1] else style.MUTED, linewidth=0
+            of_kernels = of_row == GPU_KINDS[:1]
+            _bars(
+                axes, events[events.kind.isin(of_row)], place, left, left + right, colour if of_kernels else style.MUTED
             )
         axes.set_xlim(0, right / 1e6)
         axes.set_ylim(-0.6, len(kinds) - 0.4)

@@ -35,7 +35,18 @@ def analysis_view(ev: Evidence) -> View | None:
     """None where nobody tried to count."""
     if ev.counters.table.empty:
         return None
-    return View(counts=_counts(ev, ev.counters.counted) if ev.counters.counted else None, notes=tuple(_notes(ev)))
+    counted = ev.counters.counted
+    counts = (
+        View(
+            at_size=ev.at_size(counted[0][2].images),
+            coverage=_coverage(ev, [*ev.counters.numbers]),
+            units=_units(ev),
+            roofline=_roofline(ev, counted),
+        )
+        if counted
+        else None
+    )
+    return View(counts=counts, notes=tuple(_notes(ev)))
 
 
 def full_analysis(ev: Evidence) -> View | None:
@@ -46,15 +57,6 @@ def full_analysis(ev: Evidence) -> View | None:
     labels = {name: f"{number}\u00a0{name}" for name, number in ev.counters.numbers.items()}
     return View(
         kernels=_kernels(ev, counted, labels, ev.at_size(counted[0][2].images)), bounds=_bounds(ev, counted, labels)
-    )
-
-
-def _counts(ev: Evidence, counted: list[CountedLayer]) -> View:
-    return View(
-        at_size=ev.at_size(counted[0][2].images),
-        coverage=_coverage(ev, [*ev.counters.numbers]),
-        units=_units(ev),
-        roofline=_roofline(ev, counted),
     )
 
 
@@ -73,11 +75,8 @@ def _coverage(ev: Evidence, counted: list[str]) -> str:
 
 
 def _roofline(ev: Evidence, counted: list[CountedLayer]) -> Figure:
-    hollow = (
-        ". Hollow points are variants of fewer operations or of TF32 or FP16, which may lie above the roof of FP32"
-        if not all(variant.header.sums_in_fp32 for variant, *_ in counted)
-        else ""
-    )
+    above = ". Hollow points are variants of fewer operations or of TF32 or FP16, which may lie above the roof of FP32"
+    hollow = "" if all(variant.header.sums_in_fp32 for variant, *_ in counted) else above
     return Figure(
         "analysis-roofline",
         bound_plots.roofline(ev, [one.name for one in ev.ranking.headliners]),
@@ -132,22 +131,19 @@ def _kernels(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str], 
 
 def _kernel(label: str, layer: Case, call: CountedCall) -> tuple[Cell, ...]:
     launch, useful = call.longest, layer.at(call.images).flops
+    kernel = short_name(launch.kernel)
     place, done = call.roofline_point(useful), call.fp32_flop
     intensity, rate = place or (None, None)
     return (
         label,
         layer.name,
-        _shorten_name(short_name(launch.kernel)),
+        kernel if len(kernel) <= NAME_WIDTH else f"{kernel[: NAME_WIDTH - 1]}…",
         *(counters.percent(launch.values.get(metric)) for metric in SHARES.values()),
         stall_text(launch),
         units.significant(rate / 1e3, 3) if rate is not None else MISSING,
         units.significant(intensity, 3) if intensity is not None else MISSING,
         units.significant(done / useful, 3) if done is not None else MISSING,
     )
-
-
-def _shorten_name(name: str) -> str:
-    return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"
 
 
 def stall_text(launch: CountedLaunch) -> str:

@@ -103,12 +103,9 @@ def samples_sentence(ev: Evidence) -> str:
 
 def _count_to_decide(samples: int) -> str:
     """About how many samples decide, in words."""
-    most = statistics.SAMPLES_MOST
-    return (
-        f"more than {units.count(most)}"
-        if samples > most
-        else f"about {units.count(round(samples, 2 - len(str(samples))))}"
-    )
+    if samples > statistics.SAMPLES_MOST:
+        return f"more than {units.count(statistics.SAMPLES_MOST)}"
+    return f"about {units.count(round(samples, 2 - len(str(samples))))}"
 
 
 def _calls(ev: Evidence, variant: Variant) -> Calls:

@@ -74,11 +74,8 @@ def claims_by_verdict(ev: Evidence, variant: str) -> tuple[View, ...]:
         verdict: tuple(claim_text(one) for one in judged if one.verdict == verdict)
         for verdict in ("refuted", "partly", "held", "not testable")
     }
-    return tuple(
-        View(verdict=cell_markup.claim_verdict_cell(verdict), words=claims)
-        for verdict, claims in by_verdict.items()
-        if claims
-    )
+    found = ((cell_markup.claim_verdict_cell(verdict), claims) for verdict, claims in by_verdict.items() if claims)
+    return tuple(View(verdict=cell, words=claims) for cell, claims in found)
 
 
 def _claims_table(ev: Evidence, id: str, caption: str, judged: list[JudgedClaim], tested: bool = True) -> HtmlTable:
@@ -86,24 +83,20 @@ def _claims_table(ev: Evidence, id: str, caption: str, judged: list[JudgedClaim]
     they name no figure, the one that was needed stands before the values."""
     older = ev.selection.from_older_run.get(tables.COUNTERS)
     counter_run = f" Counters are of the older run {older.run_id}." if older else ""
+
+    def row(one: JudgedClaim) -> tuple[str, ...]:
+        verdict, values = cell_markup.claim_verdict_cell(one.verdict), verdict_values(one)
+        if tested:
+            return _compared_with(ev, one), _claim_words(one), claim_words(one.claim), verdict, values
+        expected = _claim_words(one) or claim_words(one.claim)
+        return _compared_with(ev, one), expected, verdict, f"{_needed(one.claim)}{values}"
+
     return HtmlTable(
         id,
         f"{caption} Column 1: the variant, and what a change is measured against. Values are at {ev.at_size(ev.largest)} unless "
         f"they name another size. Multiples of a bound are of the GPU time.{counter_run}",
-        words("Variant", "Expected", *(["Tested"] if tested else []), "Verdict", "Values"),
-        tuple(
-            (
-                _compared_with(ev, one),
-                *(
-                    [_claim_words(one), claim_words(one.claim)]
-                    if tested
-                    else [_claim_words(one) or claim_words(one.claim)]
-                ),
-                cell_markup.claim_verdict_cell(one.verdict),
-                verdict_values(one) if tested else f"{_needed(one.claim)}{verdict_values(one)}",
-            )
-            for one in judged
-        ),
+        words("Variant", "Expected", *["Tested"] * tested, "Verdict", "Values"),
+        tuple(map(row, judged)),
         "claims",
     )
 

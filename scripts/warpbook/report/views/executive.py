@@ -92,11 +92,9 @@ def _ratio_words(ev: Evidence, best: Variant, other: Variant) -> str:
     number = speedup.short_substitute or cell_markup.headline_ratio(speedup)
     if number == INCONCLUSIVE:
         return f"{number} against {other.stem} ({speedup.doubt})"
-    return (
-        f"{speedup.verdict} than {other.stem} ({speedup.doubt})"
-        if number == NO_RATIO
-        else f"{number} that of {cell_markup.library_words(ev, other)}{f' ({speedup.doubt})' * speedup.rough}"
-    )
+    if number == NO_RATIO:
+        return f"{speedup.verdict} than {other.stem} ({speedup.doubt})"
+    return f"{number} that of {cell_markup.library_words(ev, other)}{f' ({speedup.doubt})' * speedup.rough}"
 
 
 def _correctness_sentence(ev: Evidence, best: Variant) -> str:
@@ -166,10 +164,8 @@ def _facts(ev: Evidence, best: Variant) -> Iterator[tuple[str, Cell]]:
     assert ev.gpu_run is not None and ev.gpu_run.gpu is not None  # of which the best kernel is
     machine, gpu = ev.gpu_run.record["machine"], ev.gpu_run.gpu
     several = f" ({units.number_word(ev.times.gpus)} of them)" if ev.times.gpus > 1 else ""
-    yield (
-        "GPU",
-        f"{gpu['name']}{several}, {gpu['multiprocessors']} multiprocessors, {gpu['memory_bytes'] / 2**30:.0f}\u202fGiB",
-    )
+    size = f"{gpu['multiprocessors']} multiprocessors, {gpu['memory_bytes'] / 2**30:.0f}\u202fGiB"
+    yield "GPU", f"{gpu['name']}{several}, {size}"
     limits = [
         f"{words} {gpu[key]:.0f}\u202f{unit}"
         for words, key, unit in (
@@ -181,17 +177,9 @@ def _facts(ev: Evidence, best: Variant) -> Iterator[tuple[str, Cell]]:
         yield "Clocks and power", f"at most {', '.join(limits)}"
     major, minor = divmod(int(gpu["runtime_cuda"]), 1000)
     driver, held = gpu.get("driver") or "unknown", machine["packages"]
-    yield (
-        "Software",
-        "; ".join(
-            [
-                f"driver {driver} (CUDA {gpu['driver_cuda']})",
-                f"runtime {major}.{minor // 10}",
-                machine["compiler"],
-                *(f"{name} {held[name]}" for name in ("cuDNN", "cuBLAS", "torch") if name in held),
-            ]
-        ),
-    )
+    libraries = (f"{name} {held[name]}" for name in ("cuDNN", "cuBLAS", "torch") if name in held)
+    cuda = (f"driver {driver} (CUDA {gpu['driver_cuda']})", f"runtime {major}.{minor // 10}")
+    yield "Software", "; ".join([*cuda, machine["compiler"], *libraries])
     yield "CPU", _cpu(ev, machine["cpu"])
     if code := ev.ranking.best_cpu:
         speedup = ev.times.total_speedup(best.name, ev.largest, over=code.name)
@@ -200,11 +188,8 @@ def _facts(ev: Evidence, best: Variant) -> Iterator[tuple[str, Cell]]:
     sound = sum(one.passed == one.tests for one in tallies)
     yield "Tests", f"{sound} of {len(tallies)} GPU variants pass all of theirs{_error_against_direct(ev, best)}"
     if claims := claim_table.tally_claims(ev):
-        yield (
-            "Claims",
-            f"of {claims.claims} made beforehand: {claims.verdicts}"
-            + (f". One refuted: {claims.example}" if claims.example else ""),
-        )
+        refuted = f". One refuted: {claims.example}" if claims.example else ""
+        yield "Claims", f"of {claims.claims} made beforehand: {claims.verdicts}{refuted}"
     if changes := _changes_since(ev):
         yield "Since the last run", changes
     failed = ev.problems.table[ev.problems.table.status != "unsupported"]

@@ -23,9 +23,8 @@ def last_page_view(ev: Evidence) -> View:
     archived = ev.gpu_run is not None and ev.gpu_run is not ev.local
     return View(
         missing_table=None if ev.problems.table.empty else _missing_table(ev),
-        refused=tuple(ev.source.refused),
         unwanted=ev.missing_reason("cpu"),
-        hot_within=str(bench.HOT_WITHIN),
+        hot_within=bench.HOT_WITHIN,
         cold=_cold(ev),
         has_energy=bool(ev.times.samples.energy_j.notna().any()),
         drift=_drift(ev),

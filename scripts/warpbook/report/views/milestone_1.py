@@ -22,9 +22,7 @@ def milestone_1_view(ev: Evidence) -> View:
     problem = _problem(ev, frameworks["gpu"])
     programs = tuple(_program(ev, device, framework) for device, framework in frameworks.items())
     return View(
-        step=f"{ev.study.section_label} {ev.study.framework_section}",
         where=units.join_all([f"on the {name}" for device, name in DEVICES.items() if not ev.missing_reason(device)]),
-        images=units.count(ev.largest),
         programs=programs,
         times=_times(ev, [framework for framework in frameworks.values() if framework]),
         half=_half(programs),
@@ -35,10 +33,8 @@ def milestone_1_view(ev: Evidence) -> View:
 
 def _program(ev: Evidence, device: str, framework: Variant | None) -> View:
     name = DEVICES[device]
-    missing = ""
-    if framework is None:
-        lacking = f"no framework for the {name} has a time in the cited run"
-        missing = ev.missing_reason(device) or lacking
+    lacking = f"no framework for the {name} has a time in the cited run"
+    missing = "" if framework else ev.missing_reason(device) or lacking
     return View(
         device=device,
         name=name,
@@ -56,10 +52,10 @@ def _half(programs: tuple[View, ...]) -> View | None:
 
 
 def _times(ev: Evidence, frameworks: list[Variant]) -> HtmlTable | None:
-    rows = []
-    for framework in frameworks:
-        runs = ev.programs.runs(framework.name, ev.largest)
-        rows.append((framework.name, ev.device_name(framework.device), *program_cells(runs)))
+    rows = tuple(
+        (one.name, ev.device_name(one.device), *program_cells(ev.programs.runs(one.name, ev.largest)))
+        for one in frameworks
+    )
     if not rows:
         return None
     return HtmlTable(
@@ -67,7 +63,7 @@ def _times(ev: Evidence, frameworks: list[Variant]) -> HtmlTable | None:
         f"The whole inference program with a framework, {units.count(ev.largest)} images, in GNU time's terms: medians of the "
         "runs. The elapsed time has its 95 % interval, or both times of two runs.",
         (*words("Framework", "Device"), *PROGRAM_HEAD),
-        tuple(rows),
+        rows,
     )
 
 

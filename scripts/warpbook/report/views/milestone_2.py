@@ -16,12 +16,7 @@ def milestone_2_view(ev: Evidence) -> View:
     naive, best = ev.ranking.naive_cpu, ev.ranking.best_cpu
     measured = ev.ranking.measured_variants("cpu")
     return View(
-        step=ev.study.section_label,
         unwanted=ev.missing_reason("cpu"),
-        device=ev.device_name("cpu"),
-        run=ev.local.run_id,
-        images=units.count(ev.largest),
-        network=ev.network.name,
         ideas=tuple(_idea(ev, variant, variant in measured) for variant in ev.compared_variants("cpu")),
         outputs=all_outputs(ev, naive) if naive else (),
         why_not_run=_why_not_run(ev),

@@ -6,11 +6,10 @@ from warpbook.kernels.variants import Variant
 from warpbook.problems.problem import Case
 from warpbook.report import trace_layout
 from warpbook.report.evidence import Evidence
-from warpbook.report.figures import time_plots, timelines
+from warpbook.report.figures import style, time_plots, timelines
 from warpbook.report.views import cell_markup
 from warpbook.report.views.components import Cell, Figure, HtmlTable, View, numbers, words
-from warpbook.report.views.profile_tables import all_outputs, launch_table, other_sets
-from warpbook.report.views.profiled_programs import profile_places, program_profile
+from warpbook.report.views.profile_tables import all_outputs, launch_table, other_sets, profile_places, program_profile
 
 NO_CPU_TIMES = "no CPU variant has a valid time on every layer; the last chapter says why"
 
@@ -18,51 +17,36 @@ NO_CPU_TIMES = "no CPU variant has a valid time on every layer; the last chapter
 def milestone_3_view(ev: Evidence) -> View:
     """The first GPU kernel of a study."""
     kernel = _kernel(ev, ev.ranking.naive) if ev.ranking.naive else None
-    tables = (place for size in reversed(ev.sizes) for place in profile_places("m3", str(size)))
-    others = (place for weights in other_sets(ev) for place in profile_places("m3", weights))
-    places = (
-        "m3-output",
-        "m3-table",
-        *tables,
-        *others,
-        "m3-timeline-figure",
-        "m3-kernel-table",
-        "m3-cpu-gpu",
-        "m3-discussion",
-    )
-    return View(
-        step=ev.study.section_label, device=ev.device_name("gpu"), source=ev.source.why, places=places, kernel=kernel
-    )
+    tables = (place for *_, label in _profiled(ev) for place in profile_places("m3", label))
+    ends = ("m3-timeline-figure", "m3-kernel-table", "m3-cpu-gpu", "m3-discussion")
+    return View(source=ev.source.why, places=("m3-output", "m3-table", *tables, *ends), kernel=kernel)
+
+
+def _profiled(ev: Evidence) -> list[tuple[int, str, str]]:
+    """(size, weight set, label of its tables) of each profile that is shown: each size, and each other weight set."""
+    sized = [(size, "", str(size)) for size in reversed(ev.sizes)]
+    return sized + [(ev.largest, weights, weights) for weights in other_sets(ev)]
 
 
 def _kernel(ev: Evidence, naive: Variant) -> View:
-    assert ev.gpu_run is not None  # it was measured there
-    first = ev.layer_names[0]
-    call, copied = ev.times.op(naive.name, first, ev.largest), ev.times.op(naive.name, first, ev.largest, kind="layer")
+    first, unprofiled = ev.layer_names[0], ev.profiles.problem(naive.name, ev.largest)
+    call, copied = (ev.times.op(naive.name, first, ev.largest, kind=kind) for kind in ("op", "layer"))
+    why_no_cpu = "" if ev.ranking.measured_variants("cpu") else ev.missing_reason("cpu") or NO_CPU_TIMES
     return View(
-        name=naive.name,
-        title=naive.title,
-        idea=naive.header.idea,
-        expect=naive.header.expect,
+        variant=naive,
         notes=naive.notes(ev.layers),
-        run_id=ev.gpu_run.run_id,
         outputs=all_outputs(ev, naive),
         sizes=_sizes(ev, naive),
-        profiles=(
-            *(program_profile(ev, naive, size, profile_places("m3", str(size))) for size in reversed(ev.sizes)),
-            *(
-                program_profile(ev, naive, ev.largest, profile_places("m3", weights), weights)
-                for weights in other_sets(ev)
-            ),
+        profiles=tuple(
+            program_profile(ev, naive, size, profile_places("m3", label), weights)
+            for size, weights, label in _profiled(ev)
         ),
-        unprofiled=ev.profiles.problem(naive.name, ev.largest),
-        timeline=_timeline(ev, naive) if not ev.profiles.problem(naive.name, ev.largest) else None,
+        unprofiled=unprofiled,
+        timeline=None if unprofiled else _timeline(ev, naive),
         launches=_launches(ev, naive),
         figure_title="Op times" if ev.missing_reason("cpu") else "Op times: CPU against GPU",
         figure=_figure(ev, naive),
-        half=None
-        if ev.ranking.measured_variants("cpu")
-        else View(shown="GPU", lacking="CPU", why=ev.missing_reason("cpu") or NO_CPU_TIMES),
+        half=View(shown="GPU", lacking="CPU", why=why_no_cpu) if why_no_cpu else None,
         against_cpu=_against_cpu(ev, naive),
         first_layer=first,
         smallest=_call_and_kernel(ev, naive, ev.sizes[0]),
@@ -109,7 +93,7 @@ def _timeline(ev: Evidence, naive: Variant) -> View:
     return View(
         figure=Figure(
             "m3-timeline-figure",
-            timelines.timeline(ev, naive, ev.largest),
+            timelines.program_timeline(ev.profiles.events(naive.name, ev.largest), style.kernel_colours(ev)),
             "Rows of bars over time: API calls, copies and kernels of the profiled program, whole and from the images' "
             "copy to the labels.",
             f"The profiled program with {naive.name} at {units.count(ev.largest)} images, above from its first CUDA call, "
@@ -153,18 +137,14 @@ def _against_cpu(ev: Evidence, naive: Variant) -> View | None:
     loop_nest, best = ev.ranking.naive_cpu, ev.ranking.best_cpu
     if loop_nest is None or best is None:
         return None
-
-    def over(other: Variant, size: int) -> Cell:
-        return cell_markup.speedup_cell(ev.times.total_speedup(naive.name, size, over=other.name))
-
-    smallest, largest = ev.sizes[0], ev.largest
-    return View(
-        best=best.name,
-        largest_over_naive=over(loop_nest, largest),
-        largest_over_best=over(best, largest),
-        smallest_over_naive=over(loop_nest, smallest),
-        smallest_over_best=over(best, smallest),
+    over_naive, over_best = (
+        [
+            cell_markup.speedup_cell(ev.times.total_speedup(naive.name, size, over=other.name))
+            for size in (ev.largest, ev.sizes[0])
+        ]
+        for other in (loop_nest, best)
     )
+    return View(best=best.name, over_naive=over_naive, over_best=over_best)
 
 
 def _call_and_kernel(ev: Evidence, naive: Variant, size: int) -> View:
@@ -174,10 +154,8 @@ def _call_and_kernel(ev: Evidence, naive: Variant, size: int) -> View:
 
 def _limit(ev: Evidence, naive: Variant, layer: Case) -> View | None:
     """None where the GPU's limits or the kernel's time on the device are not known."""
-    bound, kernel = (
-        ev.times.fp32_bound_ms(layer, ev.largest),
-        ev.times.op(naive.name, layer.name, ev.largest, kind="gpu"),
-    )
+    bound = ev.times.fp32_bound_ms(layer, ev.largest)
+    kernel = ev.times.op(naive.name, layer.name, ev.largest, kind="gpu")
     if bound is None or kernel is None:
         return None
     flops, traffic = layer.at(ev.largest).flops, layer.at(ev.largest).bytes

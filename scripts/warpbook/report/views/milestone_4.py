@@ -29,7 +29,6 @@ def milestone_4_view(ev: Evidence) -> View:
         title="Milestone 4: optimizations"
         if ev.is_network and ev.study.section_label == "Milestone"
         else "Optimizations, one by one",
-        arch=ev.arch,
         equivalence_margin=units.percent(ev.config.measuring.equivalence_margin, 0),
         ladder=_ladder(ev, told) if ev.ranking.measured_variants("gpu") and "ladder" not in ev.study.sections else None,
         optimizations=tuple(_optimization(ev, variant) for variant in told),
@@ -96,8 +95,7 @@ def _optimization(ev: Evidence, variant: Variant) -> View:
                 speedup=cell_markup.speedup_cell(one),
                 verdict=cell_markup.verdict_cell(one),
             )
-            for layer, one in sound.items()
-            if problems
+            for layer, one in (sound.items() if problems else ())
         ),
         outcome=_outcome(ev, variant, at_largest, speedups) if at_largest and not problems else None,
         pace=trace_layout.overhead_sentence(ev, variant),
@@ -189,17 +187,14 @@ def _build_comparison(ev: Evidence, variant: Variant) -> View | None:
     after = ev.builds.main_kernel_resources(variant.name)
     if before is None or after is None:
         return None
-    known = units.percent(after.occupancy, 0)
+    unknown = "unknown, as its launcher sets the block's shape"
+    known, known_before = (units.percent(one.occupancy, 0) for one in (after, before))
     return View(
         kernel="" if after.kernel == variant.kernel else after.kernel,
         after=after,
         before=before,
-        occupancy="unknown, as its launcher sets the block's shape"
-        if after.occupancy is None
-        else f"{known}, limited by {after.limiter}",
-        occupancy_before="unknown"
-        if before.occupancy is None
-        else f"{units.percent(before.occupancy, 0)}, {before.limiter}",
+        occupancy=unknown if after.occupancy is None else f"{known}, limited by {after.limiter}",
+        occupancy_before="unknown" if before.occupancy is None else f"{known_before}, {before.limiter}",
     )
 
 

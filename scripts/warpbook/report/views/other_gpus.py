@@ -29,19 +29,17 @@ def times_on_other_gpus(ev: Evidence, others: Sequence[Run]) -> View | None:
     history = History([*others, ev.gpu_run], ev.config.tolerance, [ev.network.name])
     ours = GpuModel("gpu", ev.gpu_run.device_name("gpu"))
     mine = history.newest(ev.network.name, ours)
+    if mine is None:
+        return None
     current = {variant.name: variant.source_sha256 for variant in ev.compared_variants("gpu")}
+    always = {one.name for one in ev.ranking.headliners}
     found = [history.newest(ev.network.name, model) for model in history.models if model != ours]
-    lines = [line for line in found if line and mine and line.model.device == "gpu" and line.size == mine.size]
-    pairs = [
-        table
+    lines = [line for line in found if line and line.model.device == "gpu" and line.size == mine.size]
+    tables = [
+        _network_table(history, [mine, line], f"devices-{number}", current.get, always)
         for number, line in enumerate(lines, 1)
-        if mine
-        and (
-            table := _network_table(
-                history, [mine, line], f"devices-{number}", current.get, {one.name for one in ev.ranking.headliners}
-            )
-        ).rows
     ]
+    pairs = [table for table in tables if table.rows]
     if not pairs:
         return None
     models = [ours, *(line.model for line in lines)]

@@ -26,7 +26,6 @@ def published_comparison_view(ev: Evidence) -> View:
     table = _table(ev)
     return View(
         from_course=ev.name == "sp19",
-        images=units.count(ev.largest),
         figures=len(table.rows),
         gains=_gains(ev),
         table=table if table.short else None,

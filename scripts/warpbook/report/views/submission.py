@@ -175,7 +175,7 @@ def _review(ev: Evidence, name: str) -> View:
         points=one.points,
         change=change and replace(change, file=ev.submitted.of.files[name], over=ev.submitted.of.files[one.baseline]),
         unchanged=ev.submitted.is_baseline(name),
-        shows=tuple((shown.word, shown.line) for shown in ev.submitted.code_evidence(name)),
+        shows=ev.submitted.code_evidence(name),
         in_final=tuple(word for word in one.code_must_contain if final and first_line_with(word, final.code)),
         after=ev.builds.main_kernel_resources(name) if mine else None,
         before=ev.builds.main_kernel_resources(over.name) if over else None,

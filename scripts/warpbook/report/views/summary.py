@@ -25,7 +25,6 @@ def summary_view(ev: Evidence) -> View:
     limited = problems.status == "unsupported"
     checked = {variant.name for variant, _ in ev.checks.without_time}
     return View(
-        images=units.count(ev.largest),
         facts=facts,
         kernels=kernels,
         cpu_code=cpu_code,
@@ -58,7 +57,8 @@ def _framework_facts(ev: Evidence) -> tuple[Fact, ...]:
     why = {"cpu": ev.missing_reason("cpu"), "gpu": ev.source.why}
     for device, label in (("cpu", "The framework on the CPU"), ("gpu", "On the GPU")):
         framework = ev.programs.framework(device)
-        detail, elapsed = f"not measured: {why[device] or 'no framework was run'}", MISSING
+        lacking = why[device] or "no framework's program was run"
+        detail, elapsed = f"not measured: {lacking}", MISSING
         if framework:
             runs = ev.programs.runs(framework.name, ev.largest)
             accuracies.append(float(runs.accuracy.iloc[0]))

@@ -30,8 +30,6 @@ def whole_network_view(ev: Evidence) -> View | None:
     ours = ev.networks.fastest(ev.largest, peers=False)
     call = ev.networks.calls.get(ours.name) if ours else None
     return View(
-        images=units.count(ev.largest),
-        device=ev.device_name("gpu"),
         headline=" ".join(filter(None, (network_headline(ev), *_slower(ev)))),
         ideas=tuple(_idea(ev, one, one == ours) for one in shown if not one.header.peer),
         chart=Figure(
@@ -79,9 +77,8 @@ def _in_fp32(ev: Evidence, ours: Implementation, theirs: Implementation) -> str:
         return ""
     time, ratio = ev.networks.time(equal.name, ev.largest), ev.networks.ratio(ours.name, equal.name, ev.largest)
     assert time and ratio
-    return (
-        f" The fastest in FP32, {equal.name}, takes {units.time(time.value)}: {units.ratio_and_interval(ratio, '†')}."
-    )
+    takes = f" The fastest in FP32, {equal.name}, takes {units.time(time.value)}"
+    return f"{takes}: {units.ratio_and_interval(ratio, '†')}."
 
 
 def _slower(ev: Evidence) -> Iterator[str]:
@@ -99,21 +96,15 @@ def _slower(ev: Evidence) -> Iterator[str]:
 
 
 def _idea(ev: Evidence, one: Implementation, in_full: bool) -> View:
-    gain = ev.networks.gain(one, ev.largest)
-    said = (
-        f"Speedup over {one.header.builds_on} at {units.count(ev.largest)} images: "
-        f"{units.ratio_and_interval(gain)}{_separate_words(ev, one, ev.largest)}."
-        if gain
-        else ""
-    )
+    said = ""
+    if gain := ev.networks.gain(one, ev.largest):
+        # What the GPU times in the table make of a gain, where that is something else.
+        ratio = ev.networks.separate_ratio(one, ev.largest)
+        apart = f" ({units.ratio_and_interval(ratio, '†')} from separate jobs)" if ratio else ""
+        over = f"Speedup over {one.header.builds_on} at {units.count(ev.largest)} images"
+        said = f"{over}: {units.ratio_and_interval(gain)}{apart}."
     idea, expect = (one.header.idea.strip(), one.header.expect.strip()) if in_full else ("", "")
     return View(name=one.name, title=one.title, idea=idea, expect=expect, gains=said)
-
-
-def _separate_words(ev: Evidence, one: Implementation, size: int) -> str:
-    """What the GPU times in the table make of a gain, where that is something else."""
-    ratio = ev.networks.separate_ratio(one, size)
-    return f" ({units.ratio_and_interval(ratio, '†')} from separate jobs)" if ratio else ""
 
 
 def _comparison_table(ev: Evidence, shown: list[Implementation]) -> HtmlTable:
@@ -159,11 +150,9 @@ def _kernels(ev: Evidence, ours: Implementation, call: CountedCall) -> HtmlTable
     for kernel in dict.fromkeys(launch.kernel for launch in call.launches):
         launches = tuple(launch for launch in call.launches if launch.kernel == kernel)
         of_kernel = CountedCall(call.images, launches, len(launches))
-        ns = of_kernel.value(DURATION)
+        ns, name = of_kernel.value(DURATION), profile_tables.short_name(kernel)
         timed = (units.time(ns / 1e6), units.percent(ns / whole, 0)) if ns and whole else (MISSING, MISSING)
-        rows.append(
-            (profile_tables.short_name(kernel), str(len(launches)), *timed, *analysis.busy_cells(of_kernel, copy))
-        )
+        rows.append((name, str(len(launches)), *timed, *analysis.busy_cells(of_kernel, copy)))
     return HtmlTable(
         "networks-kernels",
         f"Kernels of {ours.name} at {units.count(call.images)} images, {call.total_launches} launches a call, one by one under "

@@ -31,7 +31,6 @@ def supplement_view(ev: Evidence) -> View:
         sweeps=validity.sweep_sentences(ev),
         profilers=profiler_tables.profiler_tables_view(ev),
         profiles=profiler_tables.printed_profiles(ev),
-        why_no_gpu=ev.source.why,
         provenance=provenance.provenance_view(ev),
         references=tuple(View(variant=one.name, url=one.header.reference) for one in variants if one.header.reference),
     )

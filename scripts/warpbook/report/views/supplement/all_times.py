@@ -8,6 +8,7 @@ from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import Evidence
 from warpbook.report.views.components import Cell, HtmlTable, View, numbers, words
+from warpbook.runs import tables
 
 FEWEST = 6
 """The interval of fewer samples holds the median less often than 95 times in 100, and contradicts nothing."""
@@ -19,7 +20,7 @@ def all_times_view(ev: Evidence) -> View:
     """Of every variant, layer and size with an op time."""
     return View(
         relative_noise=units.percent(ev.config.measuring.target_rel_ci, 0),
-        throttled=int(ev.selection.summaries.throttled_count.sum()),
+        throttled=int(ev.selection.at_sizes(tables.OP_TIMES).throttled_count.sum()),
         refused=ev.times.refused_samples,
         table=HtmlTable(
             "a-times",

@@ -8,7 +8,7 @@ from warpbook.harness import precision, reference
 from warpbook.kernels import variants
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import CheckTally, Evidence
-from warpbook.report.figures import error_plots
+from warpbook.report.figures import ratio_plots
 from warpbook.report.views.components import Cell, Figure, HtmlTable, View, numbers, words
 from warpbook.runs.tables import PRECISION
 
@@ -69,7 +69,7 @@ def _over_length(ev: Evidence, drawn: pd.DataFrame) -> Figure:
     least, most = (units.count(int(end)) for end in (drawn.products.min(), drawn.products.max()))
     return Figure(
         "a-errors-figure",
-        error_plots.error_by_length(ev),
+        ratio_plots.error_by_length(ev),
         f"Relative L2 errors of {', '.join(drawn.variant.unique())} over sums of {least} to {most} products, under or "
         f"over a dashed line at {precision.CLASS_RATIO} times the error of {ev.problem.facts.baseline}.",
         f"Error against float64 on random reals over the length of sums, {least} to {most} products; of {ev.case_word}s of one length "

@@ -48,10 +48,8 @@ def _run(ev: Evidence, run: Run, place: int) -> HtmlTable:
     record, machine = run.record, run.record["machine"]
     cpu, packages = machine["cpu"], machine["packages"]
     code = f"Warpbook {record['version']}, " if "version" in record else ""  # not told before 0.2.0
-    if record["commit"]:
-        code += f"commit {record['commit']}{', with uncommitted changes' if record['dirty'] else ''}"
-    else:
-        code += "commit unknown: no git on that machine"
+    commit = f"commit {record['commit']}{', with uncommitted changes' if record['dirty'] else ''}"
+    code += commit if record["commit"] else "commit unknown: no git on that machine"
     memory = units.significant(cpu["memory_gib"], 3)
     took_part = machine.get("measured_on", [])
     put_aside = machine.get("put_aside", [])
@@ -86,34 +84,20 @@ def _citation_words(ev: Evidence, run: Run) -> str:
 def _gpu(gpu: dict[str, Any], took_part: int) -> list[tuple[str, str]]:
     memory, l2 = units.significant(gpu["memory_bytes"] / 2**30, 3), gpu["l2_bytes"] // 2**20
     sm_clock, memory_clock = (units.significant(gpu[f"{name}_clock_max_mhz"]) for name in ("sm", "memory"))
-    copy_low, copy_high = (units.significant(end) for end in gpu["copy_gb_per_s_ci"])
+    power, peak = units.significant(gpu["power_limit_w"], 3), gpu["peak_gflop_per_s"]["fp32"] / 1e3
+    copy, copy_low, copy_high = map(units.significant, (gpu["copy_gb_per_s"], *gpu["copy_gb_per_s_ci"]))
     fp32 = ""
     if "fp32_gflop_per_s" in gpu:
-        rate, low, high = (
-            units.significant(gflop / 1e3) for gflop in (gpu["fp32_gflop_per_s"], *gpu["fp32_gflop_per_s_ci"])
-        )
+        ends = (gpu["fp32_gflop_per_s"], *gpu["fp32_gflop_per_s_ci"])
+        rate, low, high = (units.significant(gflop / 1e3) for gflop in ends)
         fp32 = f"; FP32 multiply-adds {rate} TFLOP/s, {low} to {high}"
+    device = f"{gpu['name']}, {gpu['arch']}, {gpu['multiprocessors']} multiprocessors, {memory} GiB, L2 {l2} MiB"
+    of_several = f"; the one described of {took_part} that took part" if took_part > 1 else ""
     return [
-        (
-            "GPU",
-            f"{gpu['name']}, {gpu['arch']}, {gpu['multiprocessors']} multiprocessors, {memory} GiB, L2 {l2} MiB; "
-            f"UUID SHA-256 {gpu['uuid_sha256'][:HASH_SHOWN]}…"
-            + (f"; the one described of {took_part} that took part" if took_part > 1 else ""),
-        ),
-        (
-            "Clocks and power",
-            f"SM at most {sm_clock} MHz, memory {memory_clock} MHz, power limit "
-            f"{units.significant(gpu['power_limit_w'], 3)} W",
-        ),
-        (
-            "Measured ceilings",
-            f"copy {units.significant(gpu['copy_gb_per_s'])} GB/s read and written, 95 % interval {copy_low} to "
-            f"{copy_high}{fp32}",
-        ),
-        (
-            "Peak by specification",
-            f"FP32 {units.significant(gpu['peak_gflop_per_s']['fp32'] / 1e3, 3)} TFLOP/s at the highest SM clock",
-        ),
+        ("GPU", f"{device}; UUID SHA-256 {gpu['uuid_sha256'][:HASH_SHOWN]}…{of_several}"),
+        ("Clocks and power", f"SM at most {sm_clock} MHz, memory {memory_clock} MHz, power limit {power} W"),
+        ("Measured ceilings", f"copy {copy} GB/s read and written, 95 % interval {copy_low} to {copy_high}{fp32}"),
+        ("Peak by specification", f"FP32 {units.significant(peak, 3)} TFLOP/s at the highest SM clock"),
         ("Driver and CUDA", f"driver {gpu['driver']} (CUDA {gpu['driver_cuda']})"),
     ]
 
@@ -130,18 +114,5 @@ def clock_span(ev: Evidence, run: Run) -> str:
 
 
 def _weights(ev: Evidence, name: str) -> View:
-    network = ev.network
-    assert isinstance(network, Network)  # which alone has weights
-    story = weights.provenance(network, name)
-    if "trained_on" not in story:
-        return View(model=network.model(name), trained=None, source=str(story["imported_from"]))
-    trained = View(
-        on=story["trained_on"],
-        seed=str(story["seed"]),
-        steps=str(story["steps"]),
-        batch=str(story["batch"]),
-        optimizer=story["optimizer"].split(" ")[0],
-        mantissa_bits=str(story["mantissa_bits"]),
-        accuracy=units.significant(story["accuracy"]["10000"]),
-    )
-    return View(model=network.model(name), trained=trained, source="")
+    assert isinstance(ev.network, Network)  # which alone has weights
+    return View(model=ev.network.model(name), **weights.provenance(ev.network, name))

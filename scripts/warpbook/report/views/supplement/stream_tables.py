@@ -34,10 +34,6 @@ def _place(row: Row) -> tuple[str, str, str]:
     return row["variant"], units.count(row["images"]), _device_words(row)
 
 
-def _efficiency(value: float | None) -> str:
-    return MISSING if value is None else units.percent(value)
-
-
 def _rates(ev: Evidence, rows: list[Row]) -> HtmlTable:
     machines = ", ".join(dict.fromkeys(ev.device_name(row["device"]) for row in rows))
     return HtmlTable(
@@ -54,10 +50,10 @@ def _rates(ev: Evidence, rows: list[Row]) -> HtmlTable:
                 *_place(row),
                 units.seconds(row["wall_s"]),
                 units.count(round(row["images_per_s"])),
-                _efficiency(row["efficiency"]),
+                units.percent(row["efficiency"]),
                 units.seconds(row["streaming_s"]),
                 units.count(round(row["streaming_images_per_s"])),
-                _efficiency(row["streaming_efficiency"]),
+                units.percent(row["streaming_efficiency"]),
             )
             for row in rows
         ),

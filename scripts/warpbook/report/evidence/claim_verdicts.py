@@ -207,8 +207,8 @@ class ClaimVerdicts(EvidencePart):
         if time is None or bound_ms is None:
             raise UndecidedClaim(self._no_value_reason(variant.name))
         if quantity == "fp32_peak_share":
-            assert self._ev.gpu_run is not None and self._ev.gpu_run.gpu is not None  # whence the bound is
-            peak = self._ev.gpu_run.gpu["peak_gflop_per_s"]["fp32"]
+            assert self._ev.gpu is not None  # whence the bound is
+            peak = self._ev.gpu["peak_gflop_per_s"]["fp32"]
             return ClaimValue(layer.name, size, None, layer.at(size).flops / time.value / 1e6 / peak)
         bound = "memory bandwidth" if of_memory else self._ev.times.limiting_resource(layer, size)
         return ClaimValue(layer.name, size, None, time.value / bound_ms, bound=bound)

@@ -83,8 +83,8 @@ class CourseTimes(EvidencePart):
 
     def _bound_ms(self, variant: str, name: str, size: int) -> float:
         """The least time that a layer's bytes need; those that the L2 cache may hold left out."""
-        assert self._ev.gpu_run is not None and self._ev.gpu_run.gpu is not None
-        gpu, header = self._ev.gpu_run.gpu, self._ev.plan.variants[variant].header
+        assert self._ev.gpu is not None
+        gpu, header = self._ev.gpu, self._ev.plan.variants[variant].header
         layer = next(one for one in self._ev.layers if one.name == name)
         return lower_bounds.method_bound_ms(layer.at(size), header, gpu, kept_bytes=gpu["l2_bytes"])
 

@@ -109,10 +109,14 @@ class Scope:
         return texts.assign(value=texts.value.astype(float))
 
     @property
+    def gpu(self) -> dict[str, Any] | None:
+        """The GPU that the GPU's figures are of, as its run describes it."""
+        return self.gpu_run.gpu if self.gpu_run else None
+
+    @property
     def arch(self) -> str:
         """The architecture that a kernel's resources are told for: the GPU's that is cited, else the newest built."""
-        gpu = self.gpu_run.gpu if self.gpu_run else None
-        return str(gpu["arch"]) if gpu else self.config.architectures[-1]
+        return str(self.gpu["arch"]) if self.gpu else self.config.architectures[-1]
 
     def run_for(self, device: str) -> Run | None:
         """The run that a device's figures come from."""

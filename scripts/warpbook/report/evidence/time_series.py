@@ -288,9 +288,8 @@ class Times(EvidencePart):
         base, mine = ([pair[side] for pair in pairs] for side in (0, 1))
         several = len(parts) > 1
         ratio = statistics.ratio_of_sums(base, mine, paired=True) if several else statistics.paired_ratio(*pairs[0])
-        return Speedup(
-            ratio, True, self._verdict(ratio, self._ratio(parts, over, size, "gpu") if kind == "op" else None)
-        )
+        second = self._ratio(parts, over, size, "gpu") if kind == "op" else None
+        return Speedup(ratio, True, self._verdict(ratio, second))
 
     @cached_method
     def _separate_ratio(self, parts: Parts, over: str, size: int, kind: str) -> Speedup | None:
@@ -299,12 +298,10 @@ class Times(EvidencePart):
         base, mine = ([self._sound_times(name, layer, size, kind) for layer, name in side] for side in (others, parts))
         if not all(map(len, [*base, *mine])):
             return None
-        several = len(parts) > 1
-        ratio = (
-            statistics.ratio_of_sums(base, mine, paired=False)
-            if several
-            else statistics.unpaired_ratio(base[0], mine[0])
-        )
+        if len(parts) > 1:
+            ratio = statistics.ratio_of_sums(base, mine, paired=False)
+        else:
+            ratio = statistics.unpaired_ratio(base[0], mine[0])
         within = ratio.widen(max(self._drift_of_sum(side, size) for side in (others, parts)))
         second = self._separate_ratio(parts, over, size, "gpu") if kind == "op" else None
         return Speedup(within, False, self._verdict(within, second))
@@ -325,20 +322,17 @@ class Times(EvidencePart):
     def _drift_of_sum(self, parts: Parts, size: int) -> float:
         """The drift of a time of several layers: each layer's counts by its share of that time."""
         times = {part: time.value for part in parts if (time := self.op(part[1], part[0], size))}
-        return sum(self.drift.limit(name, size, layer) * ms for (layer, name), ms in times.items()) / sum(
-            times.values()
-        )
+        drifts = (self.drift.limit(name, size, layer) * ms for (layer, name), ms in times.items())
+        return sum(drifts) / sum(times.values())
 
     def fp32_bound_ms(self, layer: Case, size: int) -> float | None:
         """The least time that the GPU of the GPU's run allows the direct method in FP32; None where there is none."""
-        gpu = self._ev.gpu_run.gpu if self._ev.gpu_run else None
-        return lower_bounds.fp32_bound_ms(layer.at(size), gpu) if gpu else None
+        return lower_bounds.fp32_bound_ms(layer.at(size), self._ev.gpu) if self._ev.gpu else None
 
     def method_bound_ms(self, variant: str, layer: Case, size: int) -> float | None:
         """The least time that the GPU allows a variant's own method and precision; None where there is none. A
         library's method is taken to be direct unless it is faster than that allows."""
-        gpu = self._ev.gpu_run.gpu if self._ev.gpu_run else None
-        one = self._ev.plan.variants[variant]
+        gpu, one = self._ev.gpu, self._ev.plan.variants[variant]
         header, case = one.header, layer.at(size).with_problem(one.problem)
         if gpu is None:
             return None
@@ -356,13 +350,12 @@ class Times(EvidencePart):
 
     def memory_bound_ms(self, layer: Case, size: int) -> float | None:
         """The least time that a layer's bytes take on that GPU; None where there is none."""
-        gpu = self._ev.gpu_run.gpu if self._ev.gpu_run else None
-        return lower_bounds.memory_bound_ms(layer.at(size), gpu) if gpu else None
+        return lower_bounds.memory_bound_ms(layer.at(size), self._ev.gpu) if self._ev.gpu else None
 
     def limiting_resource(self, layer: Case, size: int) -> str:
         """Which of the two makes the FP32 bound: `memory bandwidth` or `FP32 arithmetic`."""
-        assert self._ev.gpu_run is not None and self._ev.gpu_run.gpu is not None
-        return lower_bounds.bounding_resource(layer.at(size), self._ev.gpu_run.gpu)
+        assert self._ev.gpu is not None
+        return lower_bounds.bounding_resource(layer.at(size), self._ev.gpu)
 
 
 def _by_name(parts: dict[str, Variant]) -> Parts:

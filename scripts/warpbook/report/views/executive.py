@@ -161,8 +161,9 @@ def _next_sentence(ev: Evidence, best: Variant) -> str:
 
 
 def _facts(ev: Evidence, best: Variant) -> Iterator[tuple[str, Cell]]:
-    assert ev.gpu_run is not None and ev.gpu_run.gpu is not None  # of which the best kernel is
-    machine, gpu = ev.gpu_run.record["machine"], ev.gpu_run.gpu
+    gpu = ev.gpu
+    assert ev.gpu_run and gpu  # of which the best kernel is
+    machine = ev.gpu_run.record["machine"]
     several = f" ({units.number_word(ev.times.gpus)} of them)" if ev.times.gpus > 1 else ""
     size = f"{gpu['multiprocessors']} multiprocessors, {gpu['memory_bytes'] / 2**30:.0f}\u202fGiB"
     yield "GPU", f"{gpu['name']}{several}, {size}"

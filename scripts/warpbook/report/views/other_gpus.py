@@ -18,7 +18,7 @@ APART = "†: times of two separate jobs. The interval holds the spread of both 
 
 def other_gpus_view(ev: Evidence) -> View | None:
     """None where no archived run is of another GPU model."""
-    if ev.gpu_run is None or ev.gpu_run.gpu is None:
+    if ev.gpu_run is None or ev.gpu is None:
         return None
     return times_on_other_gpus(ev, catalog.runs_of_other_models(ev.gpu_run, ev.network.name))
 

@@ -17,7 +17,7 @@ from warpbook.common.errors import UserError, exit_status, nearest_name
 from warpbook.config import settings
 from warpbook.kernels import variants
 from warpbook.problems import fashion_mnist, networks
-from warpbook.profiling import attribution, imported_tables, importing
+from warpbook.profiling import imported_tables, importing
 
 _FOREIGN_SHOWN = 6
 
@@ -61,7 +61,7 @@ def main() -> None:
 
     read = {str(path): importing.read(path, arguments.lines) for path in arguments.files}
     for name, profile in read.items():
-        reason = attribution.wrong_variant_reason(profile, variant, known)
+        reason = importing.wrong_variant_reason(profile, variant, known)
         if reason and not arguments.force:
             raise UserError(f"{name}: {reason}: give --variant, or --force where it is {variant.name}'s all the same")
         if reason:
@@ -71,7 +71,7 @@ def main() -> None:
     files = [imported_tables.describe_file(Path(path), profile) for path, profile in read.items()]
     device = arguments.device or ", ".join(dict.fromkeys(file.device for file in files if file.device))
     place = {"variant": variant.name, "network": network.name, "size": arguments.size}
-    foreign = sorted({name for profile in read.values() for name in attribution.foreign_kernels(profile, variant)})
+    foreign = sorted({name for profile in read.values() for name in importing.foreign_kernels(profile, variant)})
     record = imported_tables.ImportRecord(**place, device=device, files=files, foreign_kernels=foreign)
     imported_tables.write(folder, record, rows_of)
     for path, profile in read.items():

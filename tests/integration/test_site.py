@@ -24,7 +24,7 @@ from warpbook.common.files import PROJECT
 from warpbook.config import settings
 from warpbook.report import rendering
 from warpbook.report.run_history import History
-from warpbook.report.views import other_gpus, run_archive
+from warpbook.report.views import run_archive
 from warpbook.runs import catalog, tables
 
 RUNS = PROJECT / "tests" / "data" / "runs"
@@ -121,7 +121,7 @@ def test_runs_stand_in_order_of_time_and_steps_are_between_runs_of_one_device(hi
     assert second.step.speedup.ratio.value == pytest.approx(1.016, abs=0.002)
     assert history.newest("fa18", other).step is None
 
-    limits, *networks = other_gpus.comparison_tables(history)
+    limits, *networks = run_archive.comparison_tables(history)
     assert [row[1] for row in limits.rows] == ["sm_80", "sm_90"]
     rows = {Markup(row[0]).striptags(): row for row in networks[0].rows}
     assert str(rows["shared_input"][4]) == '<strong><span class="faster">faster</span></strong>'
@@ -164,7 +164,7 @@ def elsewhere(ev) -> catalog.Run:
 
 
 def test_a_report_has_another_gpu_beside_its_own_for_variants_whose_sources_are_today_s(ev, elsewhere):
-    view = other_gpus.times_on_other_gpus(ev, [elsewhere])
+    view = run_archive.times_on_other_gpus(ev, [elsewhere])
     ours = ev.gpu_run.gpu["name"]
     assert (view.ours, view.others) == (ours, ("NVIDIA Other",))
     assert [row[0] for row in view.limits.rows] == [ours, "NVIDIA Other"]
@@ -195,9 +195,9 @@ def test_the_section_on_devices_stands_where_there_are_two_models_and_nowhere_el
     def body() -> str:
         return rendering.environment(ev, rendering.Headings()).get_template("sections/devices.html.j2").render()
 
-    monkeypatch.setattr(other_gpus.catalog, "runs_of_other_models", lambda run, network: [])
+    monkeypatch.setattr(run_archive.catalog, "runs_of_other_models", lambda run, network: [])
     assert 'id="devices"' not in body()
-    monkeypatch.setattr(other_gpus.catalog, "runs_of_other_models", lambda run, network: [elsewhere])
+    monkeypatch.setattr(run_archive.catalog, "runs_of_other_models", lambda run, network: [elsewhere])
     assert 'id="devices"' in body()
     assert "NVIDIA Other: op time" in body()
 

@@ -10,7 +10,7 @@ import import_profile
 from warpbook.common.errors import UserError
 from warpbook.common.files import PROJECT
 from warpbook.kernels import variants
-from warpbook.profiling import attribution, importing, ncu, profile_schema
+from warpbook.profiling import importing, ncu, profile_schema
 
 DATA = PROJECT / "tests" / "data" / "profiles"
 STATS_2020 = (DATA / "nsys_2020_profile_stats.txt").read_text()
@@ -410,14 +410,14 @@ def test_a_profile_of_another_variants_kernels_is_noticed():
         (["conv_forward(int)"], "32x32x1", "direct", "blocks of 32x32x1 threads, as block_2d; direct has 16x16x1"),
         (["conv_forward(int)"], "7x7x1", "direct", ""),
     ]:  # fmt: skip
-        said = attribution.wrong_variant_reason(kernels(*names, block=block), KNOWN[variant], KNOWN)
+        said = importing.wrong_variant_reason(kernels(*names, block=block), KNOWN[variant], KNOWN)
         assert re.search(reason, said) if reason else said == "", (names, variant)
 
 
 def test_the_kernels_of_every_variant_with_a_source_are_read_there():
     for variant in KNOWN.values():
         if variant.cuda_source and not variant.read_error:
-            assert variant.kernel in attribution.expected_kernels(variant), variant.name
+            assert variant.kernel in importing.expected_kernels(variant), variant.name
 
 
 def test_the_program_refuses_another_variants_profile_unless_told_to_import_it_anyway(tmp_path, monkeypatch, capsys):

@@ -14,7 +14,7 @@ import pytest
 from warpbook.common.errors import UserError
 from warpbook.common.files import PROJECT
 from warpbook.kernels import variants
-from warpbook.profiling import attribution, importing, profile_schema
+from warpbook.profiling import importing, profile_schema
 
 DATA = PROJECT / "tests" / "data" / "profiles"
 CONV = "conv_forward(float const *, float const *, float*, int, int)"
@@ -668,9 +668,9 @@ def test_devices_that_a_file_names_are_those_of_the_profile(read):
 
 def test_kernels_that_are_none_of_the_variants_are_found(read):
     known = variants.discover()
-    assert attribution.foreign_kernels(read(NSYS), known["direct"]) == ["do_not_remove_this_kernel"]
-    assert attribution.foreign_kernels(read(NCU), known["direct"]) == []
-    assert attribution.foreign_kernels(read(NSYS), known["cudnn_fp32"]) == []
+    assert importing.foreign_kernels(read(NSYS), known["direct"]) == ["do_not_remove_this_kernel"]
+    assert importing.foreign_kernels(read(NCU), known["direct"]) == []
+    assert importing.foreign_kernels(read(NSYS), known["cudnn_fp32"]) == []
 
 
 # --- a folder of such files --------------------------------------------------------------------------------------

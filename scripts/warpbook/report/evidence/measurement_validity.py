@@ -26,16 +26,15 @@ class MeasurementValidity(EvidencePart):
         beside = samples.loc[own, [*series, "sample", "sound_ms"]]
         pairs = samples[copies].merge(beside, on=[*series, "sample"], suffixes=("_aa", ""))
         pairs = pairs[pairs.sound_ms.notna() & pairs.sound_ms_aa.notna()]
-        rows = []
         ratios = {
             key: statistics.paired_ratio(group.sound_ms_aa.to_numpy(), group.sound_ms.to_numpy())
             for key, group in pairs.groupby(series, sort=False)
         }
-        for key, ratio in ratios.items():
-            second = ratios.get((*key[:-1], "gpu")) if key[-1] == "op" else None
+        rows = []
+        for (job, *place, kind), ratio in ratios.items():
+            second = ratios.get((job, *place, "gpu")) if kind == "op" else None
             verdict = statistics.agreed_verdict(ratio, second, self._ev.config.measuring.equivalence_margin)
-            place = [str(key[0]).split(":")[1], *key[1:]]
-            rows.append([*place, ratio.value, ratio.low, ratio.high, verdict])
+            rows.append([str(job).split(":")[1], *place, kind, ratio.value, ratio.low, ratio.high, verdict])
         return pd.DataFrame(rows, columns=columns)
 
     @cached_property

@@ -1,5 +1,6 @@
 """The ladder: every variant of a problem in one table, the fastest first, and rates against size."""
 
+import math
 from collections.abc import Callable
 
 from warpbook.common import units
@@ -7,7 +8,7 @@ from warpbook.common.statistics import Estimate
 from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
 from warpbook.problems.problem import Case
-from warpbook.report.evidence import Evidence, Speedup
+from warpbook.report.evidence import Evidence
 from warpbook.report.figures import bound_plots
 from warpbook.report.views import cell_markup
 from warpbook.report.views.components import Cell, Figure, HtmlTable, TableColumn, View, numbers, words
@@ -64,30 +65,25 @@ def ladder_table(
     rungs: list[Parts] = [{case.name: one for case in cases} for one in ev.compared_variants(device)]
     if len(cases) > 1 and (composite := ev.ranking.composite):
         rungs.append(composite)
-    timed = [(time, parts) for parts in rungs if (time := ev.times.sum_over(parts, size))]
-    timed.sort(key=lambda rung: rung[0].value)
+    known = [
+        (ev.times.sum_over(parts, size), parts)
+        for parts in rungs
+        if any(ev.times.op(one.name, case, size) for case, one in parts.items())
+    ]
+    known.sort(key=lambda rung: rung[0].value if rung[0] else math.inf)
+    timed = [(time, parts) for time, parts in known if time]
     whole = [next(iter(parts.values())) for _, parts in timed if len({one.name for one in parts.values()}) == 1]
     naive = next((one for one in whole if not one.header.builds_on and not one.header.peer), None)
     library = next((one for one in whole if one.header.peer and one.header.precision == "fp32"), None)
-    partial = [
-        parts
-        for parts in rungs
-        if not ev.times.sum_over(parts, size) and any(ev.times.op(one.name, case, size) for case, one in parts.items())
-    ]
     of = f"{cases[0].name}: {cases[0].at(size)}" if len(cases) == 1 else f"All {ev.case_word}s together"
     best = f" Best library at FP32 accuracy: {cell_markup.library_words(ev, library)}." if library else ""
     has_energy = any(ev.times.energy_of_sum(parts, size) for _, parts in timed)
-    rows = tuple(
-        _row(ev, parts, cases, size, name, (naive, library), has_energy)
-        for parts in [*(parts for _, parts in timed), *partial]
-    )
+    rows = tuple(_row(ev, parts, cases, size, name, (naive, library), has_energy) for _, parts in known)
     counted = units.sample_size(time for time, _ in timed)
     energy = (
         " Energy is that of the whole GPU, for each call of a row of calls that lasts a second. Such a call may take longer: "
         "power limits the clock."
-        if has_energy
-        else ""
-    )
+    ) * has_energy
     columns = (
         "Op time is the median of calls and a wait for the device, with half its 95 % interval. Rates count the direct method's "
         "operations and each array once. The bound is that of the variant's own method and precision. The last column compares a "
@@ -133,6 +129,7 @@ def _row(
     has_energy: bool,
 ) -> tuple[Cell, ...]:
     time, one = ev.times.sum_over(parts, size), parts[cases[0].name]
+    joules = ev.times.energy_of_sum(parts, size)
     alone = len({each.name for each in parts.values()}) == 1
     shapes = [case.at(size).with_problem(parts[case.name].problem) for case in cases]
     bounds = [ev.times.method_bound_ms(parts[case.name].name, case, size) for case in cases]
@@ -145,7 +142,7 @@ def _row(
         *([_rate(sum(shape.flops for shape in shapes) / 1e9, time)] if shapes[0].flops else []),
         _rate(sum(shape.bytes for shape in shapes) / 1e6, time),
         *([_share(bounds, time)] if one.device == "gpu" else []),
-        *[_energy(ev.times.energy_of_sum(parts, size))] * has_energy,
+        *[units.significant(1e3 * joules, 3) if joules else MISSING] * has_energy,
         *(_speedup_cell(ev, parts, other, size) for other in others),
         _verdict(ev, one, cases, size) if alone else MISSING,
     )
@@ -157,10 +154,6 @@ def _share(bounds: list[float | None], time: Estimate | None) -> str:
         return MISSING
     share = sum(filter(None, bounds)) / time.value
     return units.percent(share, 0 if share >= 0.1 else 1)
-
-
-def _energy(joules: float | None) -> str:
-    return units.significant(1e3 * joules, 3) if joules else MISSING
 
 
 def _rate(amount: float, time: Estimate | None) -> str:
@@ -180,11 +173,8 @@ def _verdict(ev: Evidence, one: Variant, cases: tuple[Case, ...], size: int) -> 
     if not baseline:
         return "starting point"
     known = [case.name for case in cases if ev.times.op(one.name, case.name, size)]
-    speedup: Speedup | None
-    if len(known) == len(cases) > 1:
-        speedup = ev.times.total_speedup(one.name, size)
-    else:
-        speedup = ev.times.speedup(one.name, known[0], size)
+    whole = len(known) == len(cases) > 1
+    speedup = ev.times.total_speedup(one.name, size) if whole else ev.times.speedup(one.name, known[0], size)
     where = f", {known[0]}" if len(known) < len(cases) else ""
     return cell_markup.comparison_cell(speedup, f"{baseline.rpartition('/')[2]}{where}") if speedup else MISSING
 

@@ -39,8 +39,8 @@ def summary_view(ev: Evidence) -> View:
 def _checked_table(ev: Evidence) -> HtmlTable:
     rows = []
     for variant, tally in ev.checks.without_time:
-        right = f"right; {tally.unsupported}" if tally.unsupported else "right"
-        verdict = f"wrong: {tally.failure['reason']}" if tally.failure else right
+        verdict = "; ".join(filter(None, ("right", tally.unsupported)))
+        verdict = f"wrong: {tally.failure['reason']}" if tally.failure else verdict
         ratio = units.significant(tally.worst_ratio, 2)
         rows.append((variant.stem, f"{tally.passed} of {tally.tests}", ratio, verdict))
     return HtmlTable(

@@ -137,9 +137,9 @@ class Comparison:
             return f"{library} {versions[0]} → {versions[1]}"
         built = self._build_pairs(variant)
         for column in ("options", "compiler"):
-            told = [", ".join(dict.fromkeys(frame[column])) for frame in built]
-            if told[0] != told[1]:
-                return f"{column}: {told[0]} → {told[1]}"
+            before, after = (", ".join(dict.fromkeys(frame[column])) for frame in built)
+            if before != after:
+                return f"{column}: {before} → {after}"
         return ""
 
     def _build_pairs(self, variant: str) -> list[pd.DataFrame]:

@@ -110,19 +110,17 @@ def _correctness_sentence(ev: Evidence, best: Variant) -> str:
 
 def _program_sentence(ev: Evidence, best: Variant) -> str:
     """What the best kernel does to the whole program; empty where no program was run with it and with the naive one."""
-    naive, seconds, shares = ev.ranking.naive, list[float](), list[float]()
+    naive, shares, each = ev.ranking.naive, list[float](), list[str]()
     if naive is None or naive == best:
         return ""
     for one in (naive, best):
         found, op = ev.programs.runs(one.name, ev.largest), ev.times.total(one.name, ev.largest)
         if found.empty or op is None:
             return ""
-        seconds.append(float(found.elapsed_s.median()))
-        shares.append(op.value / 1e3 / seconds[-1])
-    each = [
-        f"{units.percent(share, 1 if share >= 0.001 else 2)} of {units.time(second * 1e3, 3)} with {one.stem}"
-        for share, second, one in zip(shares, seconds, (naive, best), strict=True)
-    ]
+        whole_ms = 1e3 * float(found.elapsed_s.median())
+        shares.append(op.value / whole_ms)
+        part = units.percent(shares[-1], 1 if shares[-1] >= 0.001 else 2)
+        each.append(f"{part} of {units.time(whole_ms, 3)} with {one.stem}")
     whole = _whole_network_sentence(ev, best)
     part, so = ("hardly a", ", so no kernel changes its time visibly") if max(shares) < NOTABLE else ("a visible", "")
     return f"The convolutions are {part} part of the whole program ({units.join_all(each)}){so}{whole and f'. {whole}'}"
@@ -147,16 +145,15 @@ def _next_sentence(ev: Evidence, best: Variant) -> str:
     ours = {name for events in inside for name in events.name[events.kind == "kernel"]}
     others = {name: ms for name, ms in kernels.items() if name not in ours}
     convolutions = sum(ms for name, ms in kernels.items() if name in ours)
-    if others and convolutions and (most := max(others, key=lambda name: others[name])):
-        times = others[most] / convolutions
+    most = max(others, key=lambda name: others[name], default="")
+    if convolutions and others.get(most, 0.0) > convolutions:
         fused = ev.networks.fastest(ev.largest, peers=False)
         whole = ev.networks.time(fused.name, ev.largest) if fused else None
-        if times > 1:
-            remedy = f"Use {fused.name}" if fused and whole and whole.value < others[most] else f"Speed up {most}"
-            return (
-                f"{remedy}: in the program with {best.stem}, {most} takes {units.time(others[most], 3)}, "
-                f"{units.significant(times, 2)} times the convolutions"
-            )
+        remedy = f"Use {fused.name}" if fused and whole and whole.value < others[most] else f"Speed up {most}"
+        return (
+            f"{remedy}: in the program with {best.stem}, {most} takes {units.time(others[most], 3)}, "
+            f"{units.significant(others[most] / convolutions, 2)} times the convolutions"
+        )
     return causes.next_sentence(ev, best)
 
 

@@ -66,17 +66,13 @@ def short_name(name: str) -> str:
     """A kernel's name without its template and function arguments, which can fill a page."""
     if name.startswith("["):
         return name
-    depth, kept = 0, []
+    depth, kept = 0, ""
     for character in name.removeprefix("void ").replace("(anonymous namespace)::", ""):
         depth -= character in ">)"
-        if depth == 0 and character not in ">)":
-            kept.append(character)
-        if character in "<(":
-            kept.append("…" if depth == 0 else "")
-            depth += 1
-        if character in ">)" and depth == 0:
-            kept.append(character)
-    return "".join(kept).replace("(…)", "")
+        if depth == 0:
+            kept += character + "…" * (character in "<(")
+        depth += character in "<("
+    return kept.replace("(…)", "")
 
 
 _SHAPE = re.compile(r" \(\d+, \d+, \d+\)x\(\d+, \d+, \d+\)$")
@@ -167,17 +163,12 @@ def launch_table(id: str, caption: str, launches: list[KernelLaunches]) -> HtmlT
             launch.grid.replace("x", "×"),
             launch.block.replace("x", "×"),
             str(launch.registers),
-            _bytes(launch.static_bytes),
-            _bytes(launch.dynamic_bytes),
+            *(units.MISSING if each is None else str(each) for each in (launch.static_bytes, launch.dynamic_bytes)),
         )
         for launch in launches
     )
     head = numbers("Invocations", "Duration", "Grid", "Block", "Registers", "Static shared, B", "Dynamic shared, B")
     return HtmlTable(id, caption, (*words("Kernel"), *head), rows)
-
-
-def _bytes(amount: int | None) -> str:
-    return units.MISSING if amount is None else str(amount)
 
 
 def nvprof_table(ev: Evidence, variant: str, size: int, weights: str = "") -> str:

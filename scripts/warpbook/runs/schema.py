@@ -1,15 +1,14 @@
 """A table of a run: typed columns with ranges, in a CSV file that is checked when written and when read. A file that
 breaks its table's contract is refused with its name, row and column."""
 
-import contextlib
 import csv
-import gc
 import gzip
 import io
 import math
 import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
@@ -29,7 +28,6 @@ DTYPES = ("float64", "int64", "Int64", "bool", "string")
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _REAL = re.compile(r"-?[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?", re.IGNORECASE)
 TEXT_BYTES, ROWS = 128 << 20, 2_000_000  # the longest tables of a run hold a quarter of these
-_BUFFER_BYTES = 1 << 20  # unpacked at a time
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 """What a spreadsheet takes for the beginning of a formula, behind the marks of `formula_safe`."""
@@ -132,24 +130,6 @@ class Column:
         return value
 
 
-class _Bounded(io.RawIOBase):
-    """A stream of bytes, unpacked as it is read, that ends in an error where it is longer than TEXT_BYTES."""
-
-    def __init__(self, content: IO[bytes] | gzip.GzipFile):
-        self._content, self._left = content, TEXT_BYTES
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        part = self._content.read(len(buffer))
-        self._left -= len(part)
-        if self._left < 0:
-            raise OSError(f"it unpacks to more than the {TEXT_BYTES} bytes that are read")
-        buffer[: len(part)] = part
-        return len(part)
-
-
 text, flag = partial(Column, "string"), partial(Column, "bool")
 real, whole, whole_or_none = (partial(Column, dtype) for dtype in ("float64", "int64", "Int64"))
 
@@ -231,16 +211,12 @@ class Table:
     def _read_columns(self, source: str | Path | IO[bytes], origin: str) -> dict[str, list[Any]]:
         """The checked values of a file, by column."""
         try:
-            with contextlib.ExitStack() as stack:
-                if gc.isenabled():  # every cell stays: looking for garbage among them takes a quarter of the time
-                    gc.disable()
-                    stack.callback(gc.enable)
-                binary = stack.enter_context(open(source, "rb")) if isinstance(source, str | Path) else source
-                content: IO[bytes] | gzip.GzipFile = binary
-                if origin.endswith(".gz"):
-                    content = stack.enter_context(gzip.open(binary))
-                content = stack.enter_context(io.BufferedReader(_Bounded(content), _BUFFER_BYTES))
-                return self._values(io.TextIOWrapper(content, encoding="utf-8-sig", newline=""), origin)
+            with open(source, "rb") if isinstance(source, str | Path) else nullcontext(source) as binary:
+                unpacked = gzip.GzipFile(fileobj=binary) if origin.endswith(".gz") else binary
+                content = unpacked.read(TEXT_BYTES + 1)
+            if len(content) > TEXT_BYTES:
+                raise OSError(f"it unpacks to more than the {TEXT_BYTES} bytes that are read")
+            return self._values(io.StringIO(content.decode("utf-8-sig"), newline=""), origin)
         except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
             raise UserError(f"{origin} cannot be read as {self.name}: {error}") from error
 
@@ -296,9 +272,8 @@ class Table:
             for row, (least, most) in enumerate(zip(values[low], values[high], strict=True), start=2):
                 if least is not None and most is not None and least > most:
                     raise UserError(f"{origin}, row {row}, column {high}: {most} is less than {low}, {least}")
-        every = list(zip(*(values[name] for name in self.key), strict=True))
         keys: set[tuple[Any, ...]] = set()
-        for row, key in enumerate(every if len(set(every)) < len(every) else [], start=2):
+        for row, key in enumerate(zip(*(values[name] for name in self.key), strict=True), start=2):
             if key in keys:
                 shown = ", ".join(f"{name} {value}" for name, value in zip(self.key, key, strict=True))
                 raise UserError(f"{origin}, row {row}: a second row for {shown}")

@@ -193,16 +193,12 @@ def _read(database: sqlite3.Connection, origin: str) -> Profile:
     counts = [database.execute(f"SELECT count(*) {source.query}").fetchone()[0] for source in sources]
     if not sum(counts):
         raise UserError(f"{origin} is {tool.what} without kernels, copies, API calls or ranges")
-    if sum(counts) > profile_schema.EVENTS_AT_MOST:
-        rows = profile_schema.sums(tool.name, (group for source in sources for group in _sums(database, source)))
-        return Profile(
-            profile_schema.summary_title(tool.what, sum(counts)),
-            tool.name,
-            summaries=rows,
-            device=_device(database, tables),
-        )
-    events = [row for source in sources for row in _events(database, source)]
-    return Profile(tool.what, tool.name, events, device=_device(database, tables))
+    events = (row for source in sources for row in _events(database, source))
+    device = _device(database, tables)
+    if sum(counts) <= profile_schema.EVENTS_AT_MOST:
+        return Profile(tool.what, tool.name, list(events), device=device)
+    title = profile_schema.summary_title(tool.what, sum(counts))
+    return Profile(title, tool.name, summaries=profile_schema.sums(tool.name, events), device=device)
 
 
 def _device(database: sqlite3.Connection, tables: set[str]) -> str:
@@ -243,14 +239,6 @@ def _check_source(database: sqlite3.Connection, source: _Source, tool: _Tool, or
             f"{origin}: {source.table}: an event of {name[:80]} has no times, ends before its start, or has a negative size"
         )
     return replace(source, details=details)
-
-
-def _sums(database: sqlite3.Connection, source: _Source) -> Iterator[tuple[str, str, int, int, int, int]]:
-    """(kind, name, calls, total, least, most) for each label; times in ns."""
-    length = f"{source.end} - {source.start}"
-    query = f"SELECT {source.label}, count(*), sum({length}), min({length}), max({length}) {source.query} GROUP BY 1"
-    for label, *figures in database.execute(query):
-        yield (*source.known(label), *figures)
 
 
 def _events(database: sqlite3.Connection, source: _Source) -> Iterator[Row]:

@@ -400,12 +400,13 @@ def summary_rows(tool: str, share_of: str, rows: Iterable[SumRow], kind: str = "
     ]
 
 
-def sums(tool: str, groups: Iterable[tuple[str, str, int, int, int, int]]) -> list[Row]:
-    """Rows of SUMMARIES from (kind, name, calls, total, least, most in ns); shares are of each `activity_group`."""
+def sums(tool: str, events: Iterable[Row]) -> list[Row]:
+    """Rows of SUMMARIES from events; shares are of each `activity_group`."""
     merged: dict[tuple[str, str], tuple[int, int, int, int]] = {}
-    for kind, name, *new in groups:
-        calls, total, least, most = merged.get((kind, name), (0, 0, new[2], new[3]))
-        merged[kind, name] = (calls + new[0], total + new[1], min(least, new[2]), max(most, new[3]))
+    for row in events:
+        kind, name, length = row["kind"], row["name"], row["end_ns"] - row["start_ns"]
+        calls, total, least, most = merged.get((kind, name), (0, 0, length, length))
+        merged[kind, name] = (calls + 1, total + length, min(least, length), max(most, length))
     rows: list[Row] = []
     for share_of in ("gpu", "api", "range"):
         groups_of = [(key, of) for key, of in merged.items() if activity_group(key[0]) == share_of]
@@ -428,8 +429,7 @@ def limit_events(profile: Profile) -> Profile:
     """The profile itself, or its sums where it has more than EVENTS_AT_MOST events, and that said."""
     if len(profile.events) <= EVENTS_AT_MOST:
         return profile
-    lengths = ((row, row["end_ns"] - row["start_ns"]) for row in profile.events)
-    rows = sums(profile.tool, ((row["kind"], row["name"], 1, length, length, length) for row, length in lengths))
+    rows = sums(profile.tool, profile.events)
     printed = {row["share_of"] for row in profile.summaries}
     return replace(
         profile,

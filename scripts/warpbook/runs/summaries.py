@@ -109,6 +109,13 @@ def summarize_series(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataF
     return pd.DataFrame(rows, columns=list(tables.OP_TIMES.columns))
 
 
+_ESTIMATED = (
+    ("median_ms", "median", "value"), ("ci_low_ms", "interval's low end", "low"),
+    ("ci_high_ms", "interval's high end", "high"),
+)  # fmt: skip
+"""Columns of OP_TIMES that hold an estimate, in words, and which end of it each holds."""
+
+
 def disagreement(samples: pd.DataFrame, op_times: pd.DataFrame) -> tuple[int, str, str] | None:
     """(row from 0, column, how it differs) of the first of OP_TIMES that is not what SAMPLES give; None where all are."""
     keys = list(tables.OP_TIMES.key)
@@ -118,19 +125,11 @@ def disagreement(samples: pd.DataFrame, op_times: pd.DataFrame) -> tuple[int, st
         n = estimate.n if estimate else 0
         if recorded["n"] != n:
             return row, "n", f"{recorded['n']}, but {tables.SAMPLES.name} has {n} sound samples of the series"
-        for column, what, due in _interval(estimate):
-            told = recorded[column]
+        for column, what, end in _ESTIMATED if estimate else ():
+            told, due = recorded[column], getattr(estimate, end)
             if not (math.isclose(told, due, rel_tol=1e-9) or (math.isnan(told) and math.isnan(due))):
                 return row, column, f"{told}, but the {what} of its samples is {due}"
     return None
-
-
-def _interval(estimate: Estimate | None) -> list[tuple[str, str, float]]:
-    """The columns of OP_TIMES that hold an estimate, in words, and what they hold."""
-    if estimate is None:
-        return []
-    low, high = ("ci_low_ms", "interval's low end", estimate.low), ("ci_high_ms", "interval's high end", estimate.high)
-    return [("median_ms", "median", estimate.value), low, high]
 
 
 def contradiction(correctness: pd.DataFrame) -> tuple[int, str, str] | None:

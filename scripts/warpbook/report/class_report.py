@@ -23,8 +23,7 @@ Row = dict[str, Any]
 def rows(ev: Evidence, document: str) -> list[Row]:
     """Rows of GRADES: baselines, the final file, each optimization. document: the report's HTML, with pages."""
     pages = dict(re.findall(r'<a class="pages" href="#m3-(\w+)">([^<]+)</a>', document))
-    shared = {"submission": ev.submitted.of.name, "term": ev.name}
-    return [{**shared, **row, "pages": pages.get(row["number"], "")} for row in _rows(ev)]
+    return [{**row, "pages": pages.get(row["number"], "")} for row in _rows(ev)]
 
 
 def failure_row(name: str, term: str, reason: str) -> Row:
@@ -44,6 +43,8 @@ def _rows(ev: Evidence) -> Iterator[Row]:
         rule, person = claim_check(ev, name) if one else final_columns(ev) if name == FINAL else ("", "")
         times = ev.course.total(name, ev.largest, OP) if ev.submitted.variant(name) else None
         yield {
+            "submission": ev.submitted.of.name,
+            "term": ev.name,
             "number": name,
             "title": one.title if one else TITLES[name],
             "file": judged.file,

@@ -116,9 +116,8 @@ class Comparison:
     @cached_property
     def differences(self) -> list[tuple[str, str, str]]:
         """(what, base, head) of all that differs in the machines and their software."""
-        sides = [dict(_facts(run)) for run in (self.base, self.head)]
-        names = dict.fromkeys([*sides[0], *sides[1]])
-        rows = [(name, sides[0].get(name, "–"), sides[1].get(name, "–")) for name in names]
+        base, head = (dict(_facts(run)) for run in (self.base, self.head))
+        rows = [(name, base.get(name, "–"), head.get(name, "–")) for name in base | head]
         return [row for row in rows if row[1] != row[2]]
 
     @cached_property

@@ -172,18 +172,13 @@ class CheckResults(EvidencePart):
     @property
     def not_compared(self) -> list[tuple[Variant, CheckTally]]:
         """GPU variants that the study does not compare but the run checked on its network, with their tests in sum."""
-        if self._ev.gpu_run is None:
-            return []
-        tests = self._ev.gpu_run.table(tables.CORRECTNESS)
+        tests = self._ev.selection.run_rows(tables.CORRECTNESS)
         tests = tests[(tests.network == self._ev.network.name) & (tests.device == "gpu")]
-        compared = [variant.name for variant in self._ev.compared_variants("gpu")]
-        rows = []
-        for name in dict.fromkeys(tests.variant):
-            variant = self._ev.plan.variants.get(name)
-            total = tally_checks(tests[tests.variant == name])
-            if name not in compared and variant and not self._ev.selection.stale(variant) and total:
-                rows.append((variant, total))
-        return rows
+        compared = {variant.name for variant in self._ev.compared_variants("gpu")}
+        others = [self._ev.plan.variants.get(name) for name in dict.fromkeys(tests.variant) if name not in compared]
+        shown = [one for one in others if one and not self._ev.selection.stale(one)]
+        tallies = [(one, tally_checks(tests[tests.variant == one.name])) for one in shown]
+        return [(one, tally) for one, tally in tallies if tally]
 
     def rows(self, test: str, variant: str | None = None, size: int | None = None) -> pd.DataFrame:
         """Tests of one kind on the network itself (ragged shapes left out), of one variant and size where named."""

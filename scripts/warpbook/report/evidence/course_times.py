@@ -28,9 +28,7 @@ class CourseTimes(EvidencePart):
     @cached_property
     def samples(self) -> pd.DataFrame:
         """Rows of SAMPLES of these files in the GPU's run, failed ones too, stale ones left out."""
-        if self._ev.gpu_run is None:
-            return tables.with_places(tables.SAMPLES.empty())
-        frame = self._ev.gpu_run.table(tables.SAMPLES)
+        frame = self._ev.selection.run_rows(tables.SAMPLES)
         sound = [variant.name for variant in self.files if not self._ev.selection.stale(variant)]
         ours = (frame.network == self._ev.network.name) & frame["size"].isin(self._ev.sizes)
         return frame[ours & frame.variant.isin(sound)]

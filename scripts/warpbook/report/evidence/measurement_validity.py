@@ -17,8 +17,7 @@ class MeasurementValidity(EvidencePart):
     def aa_tests(self) -> pd.DataFrame:
         """Variants against their own copies, a ratio and verdict each; faster or slower is an error."""
         columns = ["variant", "network", "layer", "size", "state", "kind", "value", "low", "high", "verdict"]
-        run = self._ev.gpu_run
-        samples = run.table(tables.SAMPLES) if run else tables.with_places(tables.SAMPLES.empty())
+        samples = self._ev.selection.run_rows(tables.SAMPLES)
         samples = samples[samples.job.str.startswith("aa:")]
         samples = samples.assign(sound_ms=summaries.sound_ms(samples))
         series = ["job", *columns[1:6]]

@@ -32,8 +32,7 @@ class NetworkTimes(EvidencePart):
 
     def _rows(self, table: Table) -> pd.DataFrame:
         """The rows of the study's network as a whole, in the run that GPU figures come from."""
-        run = self._ev.gpu_run
-        frame = whole_network_rows(run.table(table) if run else tables.with_places(table.empty()))
+        frame = whole_network_rows(self._ev.selection.run_rows(table))
         return frame[frame.network == self._ev.network.name]
 
     @cached_property
@@ -127,12 +126,9 @@ class NetworkTimes(EvidencePart):
 
     @cached_property
     def _counters(self) -> pd.DataFrame:
-        run = self._ev.selection.run_with(tables.COUNTERS)
-        if run is None:
-            return tables.with_places(tables.COUNTERS.empty())
-        frame = whole_network_rows(run.table(tables.COUNTERS))
-        frame = frame[frame.network == self._ev.network.name]
-        return frame[frame.variant.isin([one.name for one in self._ev.selection.implementations(run)])]
+        run, frame = self._ev.selection.run_with(tables.COUNTERS), self._rows(tables.COUNTERS)
+        shown = [one.name for one in self._ev.selection.implementations(run)] if run else []
+        return frame[frame.variant.isin(shown)]
 
     @cached_property
     def calls(self) -> dict[str, CountedCall]:

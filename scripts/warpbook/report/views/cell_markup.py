@@ -54,10 +54,10 @@ def time_cell(estimate: Estimate | None, counted: bool = True) -> str:
     return _TIME_CELL.format(units.time(estimate.value), interval)
 
 
-def elapsed_cell(elapsed_s: Iterable[float], unit: str = "") -> str:
+def elapsed_cell(elapsed_s: Iterable[float]) -> str:
     """A program's elapsed time, the median of its runs, with their `run_spread`: 2.26 [1.98, 2.61] n 3."""
     values = list(elapsed_s)
-    return _TIME_CELL.format(units.seconds(median(values)) + unit, _INTERVAL.format(run_spread(values)))
+    return _TIME_CELL.format(units.seconds(median(values)), _INTERVAL.format(run_spread(values)))
 
 
 def run_spread(elapsed_s: Iterable[float]) -> str:

@@ -161,11 +161,9 @@ def _rate(amount: float, time: Estimate | None) -> str:
 
 
 def _speedup_cell(ev: Evidence, parts: Parts, other: Variant | None, size: int) -> Cell:
-    if other is None:
-        return MISSING
-    if all(one == other for one in parts.values()):
+    if other and all(one == other for one in parts.values()):
         return "1×"
-    return cell_markup.ratio_cell(ev.times.speedup_of_sum(parts, other.name, size))
+    return cell_markup.ratio_cell(ev.times.speedup_of_sum(parts, other.name, size) if other else None)
 
 
 def _verdict(ev: Evidence, one: Variant, cases: tuple[Case, ...], size: int) -> Cell:

@@ -20,22 +20,17 @@ COLD = {
 
 def last_page_view(ev: Evidence) -> View:
     """Of any study."""
+    protocol = ev.gpu_run.record["protocol"] if ev.gpu_run else timing.PROTOCOL
     archived = ev.gpu_run is not None and ev.gpu_run is not ev.local
     return View(
         missing_table=None if ev.problems.table.empty else _missing_table(ev),
         unwanted=ev.missing_reason("cpu"),
         hot_within=bench.HOT_WITHIN,
-        cold=_cold(ev),
+        cold=COLD.get(protocol, COLD[timing.PROTOCOL]),
         has_energy=bool(ev.times.samples.energy_j.notna().any()),
         drift=_drift(ev),
         archive=f"reports/runs/{ev.gpu_run.run_id}.zip" if ev.gpu_run and archived else "",
     )
-
-
-def _cold(ev: Evidence) -> str:
-    """What comes before a cold sample of the GPU's run."""
-    protocol = ev.gpu_run.record["protocol"] if ev.gpu_run else timing.PROTOCOL
-    return COLD.get(protocol, COLD[timing.PROTOCOL])
 
 
 def _drift(ev: Evidence) -> str:

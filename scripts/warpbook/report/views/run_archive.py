@@ -232,7 +232,7 @@ def _history(name: str, lines: Sequence[Headline]) -> HtmlTable:
             line.model.name,
             line.best,
             cell_markup.time_cell(line.time),
-            cell_markup.speedup_cell(line.over[1]) if line.over else MISSING,
+            cell_markup.speedup_cell(line.over and line.over[1]),
             Markup("{} ({})").format(cell_markup.speedup_cell(line.peer[1]), line.peer[0]) if line.peer else MISSING,
             _step(line),
         )

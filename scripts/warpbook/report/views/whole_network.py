@@ -114,15 +114,15 @@ def _comparison_table(ev: Evidence, shown: list[Implementation]) -> HtmlTable:
     rows: list[tuple[float, tuple[Cell, ...]]] = []
     for one in shown:
         time, check = ev.networks.time(one.name, ev.largest), ev.networks.check(one.name, ev.largest)
-        if time is None or check is None:
-            continue
-        over = ev.networks.ratio(one.name, best.name, ev.largest) if best and best != one else None
-        ratio = cell_markup.speedup_cell(Speedup(over, paired=False, verdict="")) if over else MISSING
-        timed = cell_markup.time_cell(time), cell_markup.time_cell(ev.networks.time(one.name, ev.largest, "op"))
-        wrong = units.count(int(check.mismatched_labels))
-        host = _from_host(ev, one, time.value) if hosted else ()
-        rate = units.significant(ev.largest / time.value / 1e3, 3)
-        rows.append((time.value, (one.name, *timed, rate, *host, ratio, f"{check.rel_l2_err:.1e}", wrong)))
+        if time and check is not None:
+            over = ev.networks.ratio(one.name, best.name, ev.largest) if best and best != one else None
+            op = cell_markup.time_cell(ev.networks.time(one.name, ev.largest, "op"))
+            rate = units.significant(ev.largest / time.value / 1e3, 3)
+            host = _from_host(ev, one, time.value) if hosted else ()
+            ratio = cell_markup.speedup_cell(Speedup(over, paired=False, verdict="") if over else None)
+            error, wrong = f"{check.rel_l2_err:.1e}", units.count(int(check.mismatched_labels))
+            cells = (one.name, cell_markup.time_cell(time), op, rate, *host, ratio, error, wrong)
+            rows.append((time.value, cells))
     return HtmlTable(
         "networks-beside",
         f"From images to labels at {units.count(ev.largest)} images on {ev.device_name('gpu')}. GPU time: CUDA events around the "

@@ -127,8 +127,6 @@ def _finish(_: Any, pdf: Any) -> None:
     metadata = pdf.objects[int(pdf.catalog["Metadata"].split()[0])]
     metadata.stream = [part.replace(b"</rdf:RDF>", PDF_UA) for part in metadata.stream]
     metadata.compress = False  # PDF/A wants it to be found by programs that read no PDF
-    # Nothing changes them from here on.
-    pdf.objects = [_RawObject(one) if one.free == "n" and one.compressible else one for one in pdf.objects]
 
 
 @cache
@@ -148,37 +146,13 @@ def weasyprint() -> Any:
 
 
 def _mend_pydyf() -> None:
-    """Have every stream of a PDF end in CR LF: where data end in CR, readers of PDF/A take a lone LF for a part of the
-    end. And have no stream compressed twice, no list of all pages made for each tag, and streams compressed at
-    LEVEL."""
+    """Have every stream of a PDF end in CR LF, for where data end in CR, readers of PDF/A take a lone LF for a part of the
+    end; and compressed at LEVEL."""
     import pydyf
 
-    content, references = pydyf.Stream.data.fget, pydyf.PDF.page_references.fget
-
-    def data(stream: Any) -> bytes:
-        if hasattr(stream, "_written"):
-            return bytes(stream._written)
-        made = bytes(content(stream).removesuffix(b"\nendstream") + b"\r\nendstream")
-        if stream.offset:  # it has its place in the file, and changes no more
-            stream._written = made
-        return made
-
-    def page_references(pdf: Any) -> Any:
-        if len(vars(pdf).get("_references", ())) != pdf.pages["Count"]:
-            pdf._references = references(pdf)
-        return pdf._references
-
-    pydyf.Stream.data, pydyf.PDF.page_references = property(data), property(page_references)
+    content = pydyf.Stream.data.fget
+    pydyf.Stream.data = property(lambda one: bytes(content(one).removesuffix(b"\nendstream") + b"\r\nendstream"))
     pydyf.zlib = SimpleNamespace(compressobj=lambda level: zlib.compressobj(level=min(level, LEVEL)))
-
-
-class _RawObject:
-    """An object of a PDF that is no stream, as bytes: pydyf asks for them as it asks for a stream's."""
-
-    free, generation, compressible, offset = "n", 0, True, 0
-
-    def __init__(self, one: Any):
-        self.number, self.data = one.number, one.data
 
 
 def _pages(document: str) -> Any:

@@ -32,7 +32,7 @@ from warpbook.runs.schema import Table
 
 _NSYS_REPORT = b"NVIDIA Tegra Profiler Report"
 _NCU_REPORT = b"NVR\0"
-_WARNINGS_SHOWN = 3
+_SHOWN = 3  # warnings, or variants, that a message names
 _BINARY = (cupti_sqlite.MAGIC, _NSYS_REPORT, _NCU_REPORT)
 KNOWN = (
     "nvprof's console text, CSV (--csv) and SQLite, its --metrics and --events, nsys stats as text or CSV, nsys "
@@ -179,7 +179,7 @@ def _read_lines(lines: list[str], origin: str, first_line: int) -> Profile:
     warned = [str(number) for number, line in enumerate(lines, first_line) if _WARNING.match(line)]
     if not warned:
         return profile
-    where = units.join_some(warned, _WARNINGS_SHOWN)
+    where = units.join_some(warned, _SHOWN)
     return replace(profile, what=f"{profile.what}, with warnings of the profiler (line {where})")
 
 
@@ -246,9 +246,6 @@ def combine(
             before += max(launches, default=-1) + 1
     rows_of = {tables.ACTIVITIES: events, tables.SUMMARIES: summaries, tables.COUNTERS: counters}
     return {table: rows for table, rows in rows_of.items() if rows}
-
-
-_SHOWN = 3
 
 
 def expected_kernels(variant: Variant) -> set[str] | None:

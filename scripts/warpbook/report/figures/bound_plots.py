@@ -15,6 +15,8 @@ from warpbook.report.figures.style import MUTED, note
 from warpbook.report.figures.svg_drawing import svg
 
 LABEL = 0.27  # the width of the words above the slope, as a share of a panel's
+Point = tuple[float, float]
+Box = tuple[float, float, float]  # left, right and middle height, in points
 
 
 def roofline(ev: Evidence, named: Collection[str]) -> str:
@@ -104,10 +106,6 @@ def rates_by_size(ev: Evidence, device: str) -> str:
     style.label_rows(panels, "TFLOP/s" if any(case.at(ev.largest).flops for case in ev.layers) else "GB/s")
     figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=min(5, len(handles)))
     return svg(figure)
-
-
-Point = tuple[float, float]
-Box = tuple[float, float, float]  # left, right and middle height, in points
 
 
 def number_points(panels: list[tuple[Axes, list[tuple[float, float, str]]]]) -> None:

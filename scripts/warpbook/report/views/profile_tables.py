@@ -15,6 +15,8 @@ from warpbook.report.views import cell_markup
 from warpbook.report.views.components import Cell, Figure, HtmlTable, View, numbers, words
 
 PROGRAM_HEAD = numbers("Elapsed, s", "User, s", "System, s", "Peak memory, MiB", "Accuracy")
+NAME_WIDTH = 44  # as many as a page holds behind the numbers
+TIMES = numbers("Time", "Calls", "Avg", "Min", "Max")
 
 
 def program_cells(runs: pd.DataFrame) -> tuple[Cell, ...]:
@@ -56,10 +58,6 @@ def all_outputs(ev: Evidence, variant: Variant) -> tuple[str, ...]:
 def other_sets(ev: Evidence) -> tuple[str, ...]:
     """The network's weight sets besides its first, with which figures are quoted."""
     return ev.network.weight_sets[1:]
-
-
-NAME_WIDTH = 44  # as many as a page holds behind the numbers
-TIMES = numbers("Time", "Calls", "Avg", "Min", "Max")
 
 
 def short_name(name: str) -> str:

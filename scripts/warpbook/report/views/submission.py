@@ -18,6 +18,9 @@ from warpbook.report.excerpts import excerpt
 from warpbook.report.views import cell_markup
 from warpbook.report.views.components import Cell, Fact, HtmlTable, View, numbers, words
 
+MOST_LINES = 24
+"""Of a difference: with short answers a section stays on one page, the first below the chapter's head."""
+
 
 def course_baseline_view(ev: Evidence) -> View:
     """The chapter of a study of a term."""
@@ -142,10 +145,6 @@ def _verdict_table(ev: Evidence, shown: list[str]) -> HtmlTable:
         tuple(rows),
         "judged",
     )
-
-
-MOST_LINES = 24
-"""Of a difference: with short answers a section stays on one page, the first below the chapter's head."""
 
 
 def course_optimizations_view(ev: Evidence) -> View:

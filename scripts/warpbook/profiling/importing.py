@@ -1,5 +1,4 @@
-"""Import of existing profiles, from nvprof and Nsight: recognised by content, read into rows of one schema, and whether their kernels
-are those of the variant that they are imported as."""
+"""Import of existing profiles, from nvprof and Nsight, and whether their kernels are those of the variant named."""
 
 import re
 import tempfile

@@ -1,5 +1,4 @@
-"""The report files of both Nsight tools: read by the tools themselves, that of Nsight Compute by NVIDIA's package `ncu-report` where it is
-installed; and the SQLite files that Nsight Systems exports."""
+"""Report files of both Nsight tools, and the SQLite files that Nsight Systems exports."""
 
 import importlib
 import re

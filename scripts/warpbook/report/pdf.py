@@ -146,8 +146,8 @@ def weasyprint() -> Any:
 
 
 def _mend_pydyf() -> None:
-    """Have every stream of a PDF end in CR LF, for where data end in CR, readers of PDF/A take a lone LF for a part of the
-    end; and compressed at LEVEL."""
+    """Have every stream of a PDF end in CR LF, for where data end in CR, readers of PDF/A take a lone LF for a part of
+    the end; and compressed at LEVEL."""
     import pydyf
 
     content = pydyf.Stream.data.fget

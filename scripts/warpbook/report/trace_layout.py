@@ -1,5 +1,4 @@
-"""What profilers saw of the programs: a layer's kernels, copies hidden by kernels, calls that Python's launching paces, and how
-far the tools agree."""
+"""What profilers saw of the programs: a layer's kernels, hidden copies, launch-bound calls, the tools' agreement."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -100,7 +99,7 @@ def agreements(ev: Evidence) -> list[Agreement]:
 
 @dataclass(frozen=True)
 class LaunchBoundLayer:
-    """A layer's call that is launch-bound: its launches, the time from one to the next, and the share in which kernels run."""
+    """A layer's launch-bound call: its launches, the time from one to the next, and the share in which kernels run."""
 
     layer: str
     images: int

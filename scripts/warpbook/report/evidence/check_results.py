@@ -1,5 +1,4 @@
-"""What the compiler made of each kernel, with or without a GPU, and the occupancy that it allows; and the tests of the variants'
-results, in sum and one by one."""
+"""What the compiler made of each kernel, and the tests of the variants' results."""
 
 import math
 from dataclasses import dataclass

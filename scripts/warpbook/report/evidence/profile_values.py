@@ -1,4 +1,4 @@
-"""Runs of the whole inference program, streams of more images than the data set has, and what profilers saw of the programs."""
+"""Runs of the inference program, streams of more images than the data set has, and what profilers saw."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

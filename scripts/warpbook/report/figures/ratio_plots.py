@@ -1,4 +1,4 @@
-"""Ratios with their intervals: of a variant over its own copy, of one run over another; and errors over the length of sums."""
+"""Ratios with their intervals, of a variant over its copy and of one run over another; errors over sums' lengths."""
 
 import numpy as np
 from matplotlib.figure import Figure

@@ -20,9 +20,9 @@ NAME_CHARACTERS = 40  # of a kernel's name in a legend
 
 
 def program_timeline(frame: Any, known: Mapping[str, str] | None = None) -> str:
-    """A profiled program, events among which are kernels, on its time axis: the whole of it, and below the part from the
-    images' copy to the labels. A row each for ranges, API calls, copies each way, and kernels of each stream. known: the
-    colours of some kernels."""
+    """A profiled program, events among which are kernels, on its time axis: the whole of it, and below the part from
+    the images' copy to the labels. A row each for ranges, API calls, copies each way, and kernels of each stream.
+    known: the colours of some kernels."""
     copies = frame[frame.kind == "memcpy_htod"].sort_values("bytes", na_position="first")
     start = (
         copies if len(copies) else frame[frame.kind == "kernel"].sort_values("start_ns", ascending=False)

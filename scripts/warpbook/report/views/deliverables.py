@@ -18,8 +18,8 @@ _LACKING = re.compile(r'<(div|span|p)\b([^>]*) data-lacks="([^"]+)"[^>]*>(.*?)</
 
 
 class Places:
-    """The places of a rendered report: each id with its heading's; and what elements lack, by `data-lacks`: (the element's
-    id, its words)."""
+    """The places of a rendered report: each id with its heading's; and what elements lack, by `data-lacks`: (the
+    element's id, its words)."""
 
     def __init__(self, document: str, headings: Iterable[str]):
         self.heading_of: dict[str, str] = {}

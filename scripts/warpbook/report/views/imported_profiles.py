@@ -169,8 +169,8 @@ def _counters(one: ImportedTables, id: str) -> Iterator[HtmlTable]:
 
 
 def _spreads(readings: pd.DataFrame) -> list[tuple[float, str, tuple[str, ...]]]:
-    """(the time of its kernel's launches in ns, 0 where nothing says it; the kernel; the other cells) of each counter of
-    each kernel, the longest kernel's first; values of a counter all in the first of its units."""
+    """(the time of its kernel's launches in ns, 0 where nothing says it; the kernel; the other cells) of each counter
+    of each kernel, the longest kernel's first; values of a counter all in the first of its units."""
     parts = readings.metric.str.extract(r"^(?P<counter>.*?)(?: \((?P<part>minimum|maximum|average)\))?$")
     rows = readings.assign(
         counter=parts.counter, part=parts.part.fillna(""), base=readings.unit.map(counters.base_unit)

@@ -1,5 +1,4 @@
-"""What programs printed, with GNU time of them, and their profiles: as tables, under names that fit, in fixed width as nvprof prints
-them; and the chapter of optimizations whose whole program is shown as the first kernel's is."""
+"""What programs printed and what profilers saw of them, as tables and in fixed width; profiled programs."""
 
 import re
 from collections.abc import Iterable

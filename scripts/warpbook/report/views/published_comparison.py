@@ -39,8 +39,8 @@ def full_published_table(ev: Evidence) -> HtmlTable | None:
 
 
 def _gains(ev: Evidence) -> HtmlTable | None:
-    """What each published variant gained over the nearest that it builds on: ratios within one machine, which two machines
-    can be compared by. None where we have none of them."""
+    """What each published variant gained over the nearest that it builds on: ratios within one machine, which two
+    machines can be compared by. None where we have none of them."""
     found: dict[tuple[str, str, str, str, int], tuple[float, Speedup | None]] = {}
     table = ev.published
     times = table[table.quantity.isin(TIMES) & table.layer.isin([*ev.layer_names, "both"])]

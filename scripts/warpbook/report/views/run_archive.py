@@ -1,5 +1,4 @@
-"""Archived runs beside each other: what GPU models can do and how variants fare on each; and the pages of `snakemake site`, an
-overview and each network's history and variants."""
+"""Archived runs: GPU models beside each other, and the pages of `snakemake site`."""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What two runs compared say, for a Markdown page, and in a few lines what a reviewer of a change has to know of them."""
+"""What two runs compared say: for a Markdown page, and in a few lines for the reviewer of a change."""
 
 import shlex
 from collections.abc import Iterable, Iterator

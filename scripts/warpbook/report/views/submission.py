@@ -1,5 +1,4 @@
-"""The chapters of a submission's report: its baselines' times, each optimization against its baseline with the course's questions
-and the student's answers, and the points: what the term gives, what was claimed, what a rule can confirm and what a person must."""
+"""The chapters of a submission's report: baselines, optimizations with the student's answers, and points."""
 
 from dataclasses import replace
 

@@ -30,9 +30,9 @@ RIGHT = """
 
 def redundant(variant, arch):
     """Whether a build for one of CUDA 13's tells nothing new: the same source is built for the oldest that it is for,
-    which allows least, and one that asks for the architecture or for its instructions for the newest too."""
+    which allows least; one that asks for the architecture, or for its instructions, also for sm_90 and the newest."""
     its = [one for one in CUDA_13 if variant.supports_arch(one)]
-    told = {*its[:1], *(its[-1:] if "asm" in variant.code or "__CUDA_ARCH__" in variant.code else ())}
+    told = {*its[:1], *({"sm_90", *its[-1:]} if "asm" in variant.code or "__CUDA_ARCH__" in variant.code else ())}
     return arch in CUDA_13 and arch not in told
 
 

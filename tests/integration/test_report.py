@@ -172,26 +172,6 @@ def test_a_stream_that_ends_in_a_carriage_return_keeps_its_length(tmp_path):
     assert not [rule for rule in broken_rules(reader, "3a") if "STREAM-LENGTH" in rule]
 
 
-def test_each_object_of_a_pdf_is_made_once(tmp_path, monkeypatch):
-    compress, made = zlib.compressobj, []
-
-    class Kept:
-        def __init__(self, **options):
-            self.kept = compress(**options)
-
-        def compress(self, content):
-            made.append(content)
-            return self.kept.compress(content)
-
-        def flush(self):
-            return self.kept.flush()
-
-    monkeypatch.setattr(zlib, "compressobj", Kept)
-    pdf.write_pdf("<html lang=en><title>Once</title><p>Text", tmp_path / "once.pdf")
-    assert any(b"/StructElem" in content for content in made)
-    assert len(made) == len(set(made))
-
-
 def test_pdf_holds_its_run_s_record_and_plain_tables(report, newest_archive):
     held = {file.name: file for file in report.pdf.attachment_list}
     with zipfile.ZipFile(newest_archive) as packed:

@@ -75,6 +75,16 @@ def test_no_case_is_checked_twice_whatever_the_types_and_limits(tmp_path):
             assert len(checked) == len(set(checked))
 
 
+def test_no_case_is_drawn_that_another_is_in_other_words():
+    studied = {"conv/implicit_gemm": networks.find("fa18").convs, "gemm/naive": ()}
+    for name, layers in studied.items():
+        for number in range(40):
+            variant = variants.read(name)
+            changed = dataclasses.replace(variant, code=variant.code + " " * number)
+            cases = [*checking.ragged_cases(changed), *checking.drawn_cases(changed, [one.at(1000) for one in layers])]
+            assert len(cases) == len({(str(case), case.size) for case in cases}), (name, number)
+
+
 def test_some_small_cases_within_a_variants_limits_follow_by_chance_from_its_source():
     variant, large = variants.read("gemm/vectorised"), problem.find("gemm").case("", {"m": 4096, "n": 4096, "k": 4096})
     changed = dataclasses.replace(variant, code=f"{variant.code} ")

@@ -109,8 +109,13 @@ def excerpts(variant: Variant, cases: Sequence[Case]) -> list[Case]:
     return [
         one
         for one in dict.fromkeys(allowed)
-        if one not in known and one.flops <= 8 * EXCERPT_FLOPS and not variant.unsupported(one)
+        if _is_new(one, known) and one.flops <= 8 * EXCERPT_FLOPS and not variant.unsupported(one)
     ]
+
+
+def _is_new(case: Case, others: Sequence[Case]) -> bool:
+    """Whether no other case has its extents: what one says, another may leave to the default."""
+    return all((str(case), case.size) != (str(one), one.size) for one in others)
 
 
 def drawn_cases(variant: Variant, cases: Sequence[Case]) -> list[Case]:
@@ -162,7 +167,8 @@ def drawn_cases(variant: Variant, cases: Sequence[Case]) -> list[Case]:
             fits = made.flops <= (SMALL_FLOPS if small else EXCERPT_FLOPS) and made.sums >= LEAST_SUM
         except ValueError:  # its extents do not fit together
             continue
-        if fits and made not in [*known, *found] and not (variant.missing_arguments(made) or variant.unsupported(made)):
+        is_usable = fits and not (variant.missing_arguments(made) or variant.unsupported(made))
+        if is_usable and _is_new(made, (*known, *found)):
             found.append(made)
             for name, seen in unseen.items():
                 seen.discard(made.extents[name] % REMAINDERS)

@@ -79,6 +79,15 @@ def test_what_a_kernel_asserts_is_outside_what_it_is_for(asserted, believed):
     assert found == (f"what it asserts in line 7 does not hold here: {asserted}" if believed else "")
 
 
+def test_what_is_asserted_of_values_or_in_a_file_of_the_course_excuses_nothing(rows):
+    for condition in ("x[0] < 1", "isfinite(sum)", "sum < 0.5", "sum < 1.f"):
+        text = f"python: mine.cu:7: void k(float*, int): Assertion `{condition}' failed.\n"
+        assert emulation.unsupported_feature(text, f"void k() {{ assert({condition}); }}") == "", condition
+    headers = "#include <iostream>\n#include <cassert>\n"
+    found = rows(("#include <iostream>", headers), (CALL, "    assert(1 == 2);\n"), limit_s=20, layers=2)
+    assert {row["status"] for row in found} == {"launch_failed"}
+
+
 def test_every_limit_that_the_emulator_meets_at_run_time_is_tied_to_a_word_of_code():
     texts = [path.read_text() for path in EMULATOR.iterdir() if path.suffix in (".h", ".cpp")]
     met = {words for text in texts for words in re.findall(r'\bbeyond\("([^"]+)"', text)}

@@ -309,7 +309,8 @@ class VariantProcess:
             raise MachineFault("not judged: the sandbox was killed from outside; is there too little memory?")
         if abs(code) % 128 == signal.SIGKILL and faults.killed_for_memory() > self._killed_before:
             raise MachineFault("not judged: the machine ran out of memory while the variant ran")
-        if self._folder and (words := emulation.unsupported_feature(text, self._variant.text)):
+        of_course = self._variant.course is not None
+        if self._folder and (words := emulation.unsupported_feature(text, self._variant.text, of_course)):
             return VariantFailure("unsupported", f"{self._variant.name}: {words}")
         if words := emulation.sanitizer_message(text):
             if self._races and self.library:

@@ -64,4 +64,7 @@ def test_a_stranger_s_matrix_product_goes_in_as_it_is(tmp_path):
     (folder / "stranger.cu").write_text(STRANGER.replace("i < K", "i < K - 1"))
     rows = attack_registry.check_rows(folder, "stranger", "emulator", "gemm")
     right = {row["case"] for row in rows} - {row["case"] for row in rows if row["status"] == "wrong_result"}
-    assert all("m=1 " in case for case in right)  # of one row the value that is left out may be 0
+    # Of a few rows or columns every value that is left out may be 0.
+    sides = [[int(side) for side in re.findall(r"\b[mn]=(\d+)", case)] for case in right]
+    assert all(min(both) < 8 for both in sides), right
+    assert len(right) < len({row["case"] for row in rows}) / 4

@@ -46,7 +46,7 @@ CLAIMED_SHARE, BUSY_SHARE = 0.8, 0.05
 """A call may claim so much of what the judge sees, and AUDIT_SLACK_MS less, and not less than that; so much on a machine
 that others keep BUSY, where the judge or a thread of the call has to wait for them each time."""
 
-BUSY = 0.6
+BUSY = 0.3
 """Others keep so much of the processors busy at least on a busy machine."""
 
 PROMPT = 0.1

@@ -76,7 +76,7 @@ def test_a_kernel_that_the_cited_run_found_right_on_a_gpu_is_emulated_by_check_a
 
 def test_a_kernel_that_every_cited_run_built_unchanged_is_built_by_check_alone(tmp_path, monkeypatch):
     plan = targets(NO_GPU, study="fa18").plan
-    known = {name: KNOWN[name].source_sha256 for name in ("direct", "coarsened", "fp16")}
+    known = {name: KNOWN[name].source_sha256 for name in ("direct", "coarsened", "fp16", "fp16x3_mma")}
     runs = []
     for number, (missing, failed) in enumerate([("sm_75", ""), ("", "fp16")]):
         folder = tmp_path / str(number)
@@ -85,13 +85,15 @@ def test_a_kernel_that_every_cited_run_built_unchanged_is_built_by_check_alone(t
             f"{name},{arch},{'true' if name != failed else 'false'}\n"
             for name in [*known, "fft"]
             for arch in plan.architectures
-            if (name, arch) != ("coarsened", missing)
+            if (name, arch) != ("coarsened", missing) and KNOWN[name].supports_arch(arch)
         ]
         (folder / "builds.csv").write_text("variant,arch,ok\n" + "".join(rows))
         sources = {name: {"source_sha256": sha256} for name, sha256 in known.items()}
         runs.append(Run(folder, {"variants": sources | {"fft": {"source_sha256": "of another source"}}}))
     made = Targets(plan)
-    for cited, left_out in ((runs[:1], {"direct", "fp16"}), (runs[1:], {"direct", "coarsened"}), (runs, {"direct"})):
+    assert not KNOWN["fp16x3_mma"].supports_arch("sm_75")
+    both = {"direct", "fp16x3_mma"}
+    for cited, left_out in ((runs[:1], {*both, "fp16"}), (runs[1:], {*both, "coarsened"}), (runs, both)):
         monkeypatch.setattr(Plan, "gpu_sources", {str(run.path): GpuSource(None, run, "") for run in cited})
         monkeypatch.delitem(plan.__dict__, "built_in_archive", raising=False)
         assert {*made.builds} - {*made.builds_of_run} == {f"results/builds/{name}" for name in left_out}

@@ -93,18 +93,17 @@ class Run:
         wrong = {row["variant"] for row in tests if row["ok"] != "true" and row["status"] != "unsupported"}
         return (right - wrong) & {*self.record["variants"]}
 
-    def built(self, architectures: Iterable[str]) -> dict[str, str]:
-        """The variants whose kernels it built for all these architectures, and the SHA-256 of their sources."""
-        text = archive_reader.read(self.path, tables.BUILDS.name).decode()
-        rows = list(csv.DictReader(io.StringIO(text)))
+    def built(self, variant: str, source_sha256: str, architectures: Iterable[str]) -> bool:
+        """Whether it built this source of a variant for all these architectures."""
+        known = self.record["variants"].get(variant, {"source_sha256": ""})["source_sha256"] == source_sha256
+        return known and {(variant, arch) for arch in architectures} <= self._built
+
+    @cached_property
+    def _built(self) -> set[tuple[str, str]]:
+        """(variant, architecture) of all that it built."""
+        rows = list(csv.DictReader(io.StringIO(archive_reader.read(self.path, tables.BUILDS.name).decode())))
         failed = {row["variant"] for row in rows if row["ok"] != "true"}
-        made = {(row["variant"], row["arch"]) for row in rows if row["variant"] not in failed}
-        known: dict[str, Any] = self.record["variants"]
-        return {
-            name: one["source_sha256"]
-            for name, one in known.items()
-            if made.issuperset((name, arch) for arch in architectures)
-        }
+        return {(row["variant"], row["arch"]) for row in rows if row["variant"] not in failed}
 
     @cached_property
     def problem(self) -> str:

@@ -308,9 +308,16 @@ class Plan:
     def built_in_archive(self) -> set[str]:
         """Variants that stand here as each archived run that the chosen studies cite built them."""
         cited = {source.archived.path: source.archived for source in self.gpu_sources.values() if source.archived}
-        built = [run.built(self.architectures) for run in cited.values()]
-        known = {name: one.source_sha256 for name, one in self.variants.items() if built}
-        return {name for name, sha256 in known.items() if all(each.get(name) == sha256 for each in built)}
+        wanted = {
+            name: [arch for arch in self.architectures if one.supports_arch(arch)]
+            for name, one in self.variants.items()
+            if cited and one.device == "gpu"
+        }
+        return {
+            name
+            for name, archs in wanted.items()
+            if archs and all(run.built(name, self.variants[name].source_sha256, archs) for run in cited.values())
+        }
 
     @property
     def stream(self) -> Stream:

@@ -175,7 +175,7 @@ def limits_tried(variant: Variant) -> Iterator[tuple[str, dict[str, Any]]]:
     facts, bounds = variant.problem.facts, variant.header.limits.bounds
     if "P" in facts.extents:
         told = re.findall(r"\w+", str(variant.header.model_dump(include={"arguments", "grid", "loop", "steps"})))
-        if facts.batch not in {*told, *bounds}:  # it is told of one image
+        if facts.batch not in {*told, *bounds}:  # no argument, grid or loop has the batch: it may compute one image
             yield f"{facts.batch} is 1", {facts.batch: {"is": 1}}
         padded = next(case for case in variant.problem.ragged if "P" in case.unusual)
         if "P" not in variant.missing_arguments(padded):  # it is told of the padding, and computes another

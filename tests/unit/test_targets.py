@@ -97,9 +97,11 @@ def test_a_kernel_that_every_cited_run_built_unchanged_is_built_by_check_alone(t
         monkeypatch.setattr(Plan, "gpu_sources", {str(run.path): GpuSource(None, run, "") for run in cited})
         monkeypatch.delitem(plan.__dict__, "built_in_archive", raising=False)
         assert {*made.builds} - {*made.builds_of_run} == {f"results/builds/{name}" for name in left_out}
-    monkeypatch.setattr(Plan, "gpu_sources", {"fa18": GpuSource(None, None, "no run is there")})
-    monkeypatch.delitem(plan.__dict__, "built_in_archive")
-    assert made.builds_of_run == made.builds
+    lacking = GpuSource(None, None, "no run is there")
+    for sources in ({"fa18": lacking}, {"fa18": GpuSource(None, runs[0], ""), "fa19": lacking}):
+        monkeypatch.setattr(Plan, "gpu_sources", sources)
+        monkeypatch.delitem(plan.__dict__, "built_in_archive")
+        assert made.builds_of_run == made.builds
     assert targets(study="fa18").builds_of_run == targets(study="fa18").builds
 
 

@@ -91,8 +91,8 @@ def find_array(argument: int | float | str, arrays: Collection[str]) -> str:
 
 
 def calls(steps: Sequence[LaunchStep], names: Mapping[str, int], arrays: Collection[str], output: str) -> list[Call]:
-    """A case's launches in order, neighbours of one loop in turns, sums to `output`. ValueError with key and reason, or
-    where no launch is for the case."""
+    """A case's launches in order: steps of one loop take turns, and sums go to `output`. Raises ValueError with key and
+    reason, also where no step is for the case."""
     made: list[Call] = []
     for loop, group in itertools.groupby(steps, key=lambda step: step.loop):
         counts = expressions.values("loop", list(loop.values()), names)

@@ -307,16 +307,17 @@ class Plan:
     @cached_property
     def built_in_archive(self) -> set[str]:
         """Variants that stand here as each archived run that the chosen studies cite built them."""
-        cited = {source.archived.path: source.archived for source in self.gpu_sources.values() if source.archived}
+        cited = [source.archived for source in self.gpu_sources.values()]
+        runs = {run.path: run for run in cited if run}  # one for all studies that cite it
         wanted = {
             name: [arch for arch in self.architectures if one.supports_arch(arch)]
             for name, one in self.variants.items()
-            if cited and one.device == "gpu"
+            if all(cited) and one.device == "gpu"  # a study that cites none has its builds from here
         }
         return {
             name
             for name, archs in wanted.items()
-            if archs and all(run.built(name, self.variants[name].source_sha256, archs) for run in cited.values())
+            if archs and all(run.built(name, self.variants[name].source_sha256, archs) for run in runs.values())
         }
 
     @property

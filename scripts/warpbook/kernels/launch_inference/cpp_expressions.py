@@ -362,7 +362,7 @@ def _is_counted(tree: ast.AST) -> bool:
 
 
 def _bounds(tree: ast.AST, least: Callable[[str], int]) -> tuple[float, float]:
-    """Numbers that an expression is not below and not above, whatever its extents are, of which each has a least value."""
+    """The least and the largest value of an expression, by the least value that each extent can have."""
     match tree:
         case ast.Constant(value=int() as value):
             return value, value

@@ -901,7 +901,7 @@ class LaunchInference:
         return condition.branch == "else" or not any(map(self.names.find_extent, named))
 
     def _check_unconditional(self) -> None:
-        """Complain of a launch under a condition that cannot be read, or that no path through its function is told."""
+        """Fail where the launch stands under a condition that cannot be read, or that the facts would not hold."""
         for one in self.conditions:
             if one.truth is None or not (self.is_of_path or one.truth.constant):
                 words = "else" if one.branch == "else" else one.words

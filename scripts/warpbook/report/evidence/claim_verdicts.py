@@ -12,7 +12,7 @@ from warpbook.kernels.constraints import Limits
 from warpbook.kernels.variants import Variant
 from warpbook.problems.problem import Case
 from warpbook.profiling import counters
-from warpbook.report.evidence.scope import EvidencePart
+from warpbook.report.evidence.scope import EvidencePart, cached_method
 
 VERDICTS = ("held", "partly", "refuted", "not testable")
 HELD, SHORT, REFUTED, OPEN = "held", "short", "refuted", "open"
@@ -129,6 +129,7 @@ class ClaimVerdicts(EvidencePart):
         """The study's sizes where a condition names what they change, else the largest."""
         return self._ev.sizes if where.model_fields_set & self._sized(layer) else [self._ev.largest]
 
+    @cached_method
     def _sized(self, layer: Case) -> set[str]:
         """The extents of a layer that its size changes, as the number of images does."""
         first, last = (layer.at(size).extents for size in (min(self._ev.sizes), self._ev.largest))

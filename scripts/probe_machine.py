@@ -62,7 +62,7 @@ def dotted_version(number: int) -> str:
 
 
 def gpu(device: cuda_devices.Device) -> dict[str, Any]:
-    """The GPU's properties, its copy bandwidth and its peak rates."""
+    """The GPU's properties, the rates at which it copies and writes memory, and its peak rates."""
     import cupy
 
     from warpbook.common import statistics
@@ -85,6 +85,7 @@ def gpu(device: cuda_devices.Device) -> dict[str, Any]:
         return statistics.median(np.array(times))
 
     copy = median_time(lambda: target.data.copy_from_device_async(source.data, COPY_BYTES))
+    write = median_time(lambda: target.data.memset_async(0, COPY_BYTES))
     multiply_adds = bench.multiply_add(MULTIPLY_ADD_ROUNDS)
     multiplied = median_time(lambda: bench.multiply_add(MULTIPLY_ADD_ROUNDS))
     facts = bench.clock.facts()
@@ -108,6 +109,7 @@ def gpu(device: cuda_devices.Device) -> dict[str, Any]:
         # Bytes read and bytes written.
         "copy_gb_per_s": 2 * COPY_BYTES / copy.value / 1e6,
         "copy_gb_per_s_ci": [2 * COPY_BYTES / copy.high / 1e6, 2 * COPY_BYTES / copy.low / 1e6],
+        "write_gb_per_s": COPY_BYTES / write.value / 1e6,
         # Multiply-adds in registers, each of two operations.
         "fp32_gflop_per_s": 2 * multiply_adds / multiplied.value / 1e6,
         "fp32_gflop_per_s_ci": [2 * multiply_adds / multiplied.high / 1e6, 2 * multiply_adds / multiplied.low / 1e6],

@@ -74,6 +74,14 @@ def test_each_bound_is_called_what_it_bounds():
     assert row["fp32_bound_ms"] == lower_bounds.fp32_bound_ms(layer, gpu) == pytest.approx(0.485, rel=0.01)
 
 
+def test_a_kernel_may_move_its_bytes_as_fast_as_the_gpu_writes_alone():
+    layer, gpu, fft = networks.find("fa17").convs[0].at(10_000), MACHINE["gpu"], variants.read("fft").header
+    written = gpu | {"write_gb_per_s": 1.1 * gpu["copy_gb_per_s"]}
+    bound = lower_bounds.method_bound_ms(layer, fft, gpu)
+    assert lower_bounds.method_bound_ms(layer, fft, written) == pytest.approx(bound / 1.1)
+    assert lower_bounds.memory_bound_ms(layer, written) == lower_bounds.memory_bound_ms(layer, gpu)
+
+
 def test_products_made_of_several_on_tensor_cores_are_bound_by_the_tensor_cores():
     layer, gpu = networks.find("fa19").convs[1].at(10_000), MACHINE["gpu"]
     split = variants.read("fp16x3_mma").header

@@ -52,6 +52,7 @@ class RecordedGpu(_RecordModel):
     arch: str = Field(pattern=r"^sm_\d{2,3}[af]?$")
     uuid_sha256: str
     copy_gb_per_s: PositiveFloat
+    write_gb_per_s: PositiveFloat | None = None
     l2_bytes: PositiveInt
     peak_gflop_per_s: dict[str, PositiveFloat | None]
 

@@ -86,6 +86,7 @@ def _gpu(gpu: dict[str, Any], took_part: int) -> list[tuple[str, str]]:
     sm_clock, memory_clock = (units.significant(gpu[f"{name}_clock_max_mhz"]) for name in ("sm", "memory"))
     power, peak = units.significant(gpu["power_limit_w"], 3), gpu["peak_gflop_per_s"]["fp32"] / 1e3
     copy, copy_low, copy_high = map(units.significant, (gpu["copy_gb_per_s"], *gpu["copy_gb_per_s_ci"]))
+    written = f", writes alone {units.significant(gpu['write_gb_per_s'])} GB/s" if "write_gb_per_s" in gpu else ""
     fp32 = ""
     if "fp32_gflop_per_s" in gpu:
         ends = (gpu["fp32_gflop_per_s"], *gpu["fp32_gflop_per_s_ci"])
@@ -96,7 +97,10 @@ def _gpu(gpu: dict[str, Any], took_part: int) -> list[tuple[str, str]]:
     return [
         ("GPU", f"{device}; UUID SHA-256 {gpu['uuid_sha256'][:HASH_SHOWN]}…{of_several}"),
         ("Clocks and power", f"SM at most {sm_clock} MHz, memory {memory_clock} MHz, power limit {power} W"),
-        ("Measured ceilings", f"copy {copy} GB/s read and written, 95 % interval {copy_low} to {copy_high}{fp32}"),
+        (
+            "Measured ceilings",
+            f"copy {copy} GB/s read and written, 95 % interval {copy_low} to {copy_high}{written}{fp32}",
+        ),
         ("Peak by specification", f"FP32 {units.significant(peak, 3)} TFLOP/s at the highest SM clock"),
         ("Driver and CUDA", f"driver {gpu['driver']} (CUDA {gpu['driver_cuda']})"),
     ]

@@ -41,6 +41,19 @@ classify(scores, labels)
 np.savez(out, scores=scores, labels=labels)
 """
 
+POOLED = """
+from warpbook.kernels import whole_networks
+from warpbook.problems import networks
+
+one, network = whole_networks.read("fused_conv_wgmma"), networks.find("ece408")
+kernels = emulation.EmulatedKernels(library, one.constants)
+x, w, (conv, pool) = on_device(given["x"]), on_device(given["w"]), (step.layer for step in network.steps[2:4])
+launch, y, exponents = one.module.pooled_convolution(kernels, conv, len(x), w, x, pool)
+y[...], exponents[...] = np.nan, -999
+launch()
+np.savez(out, y=y, exponents=exponents)
+"""
+
 
 OF_BYTES = """
 from warpbook.kernels import whole_networks
@@ -75,6 +88,11 @@ FAULTS = {
         Fault("share < shares; ++share)", "share < shares - (PLANTED ? 1 : 0); ++share)"),
         Fault("if (unit >= hidden) break;", "if (unit >= hidden - (PLANTED ? 4 : 0)) break;"),
     ],
+    "fused_conv_wgmma": [
+        Fault("fmaxf(upper ? second : first, other)", "fmaxf(upper == PLANTED ? first : second, other)"),
+        Fault("if (r < rows) first", "if (PLANTED || r < rows) first"),
+        Fault("pooled[i] = 0.0f;", "if (!PLANTED) pooled[i] = 0.0f;"),
+    ],
 }
 IN_WINDOWS, IN_SCORES = [1, 2], [((7, 3), 3), ((1, 307), 4)]
 """Numbers of fused_wgmma's faults: those in its first layer, and those in its last with the shares and images that show
@@ -91,7 +109,7 @@ def compiled(tmp_path_factory):
     def compile_source(name):
         folder, one = tmp_path_factory.mktemp("kernels"), whole_networks.read(name)
         written = ", ".join(f"{constant}: {value}" for constant, value in one.constants.items())
-        text = written_out(one.text) if name == "fused_mma" else one.text
+        text = one.text if name == "fused_wgmma" else written_out(one.text)
         text = f"/*\nconstants: {{{written}}}\n*/\n{text}"
         (folder / "kernels.cu").write_text(plant({"kernels.cu": text}, FAULTS[name])["kernels.cu"])
         (folder / "kernels.py").write_text("")  # for a launcher every kernel is compiled
@@ -254,3 +272,38 @@ def test_a_fault_in_a_first_layer_of_bytes_is_seen(errors_of_bytes, number, monk
     monkeypatch.setenv(FAULT, str(number))
     (error,) = errors_of_bytes([("ece408", "pooled")]).values()
     assert error > 1e-4
+
+
+@pytest.fixture
+def pooled_images():
+    """Images and weights of ece408's second layer, and its pooled ReLU in float64. Each image is smaller than the one before,
+    so that what that one leaves behind would show."""
+    conv, source = networks.find("ece408").convs[1], np.random.default_rng(6)
+    x = np.abs(source.standard_normal(conv.at(9).shape("x"))).astype(np.float32)
+    x *= (2.0 ** -np.arange(9, dtype=np.float32))[:, None, None, None]
+    x[1, 2, 3, 4] = np.inf
+    w = (source.standard_normal(conv.w_shape) / 5).astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        y = np.maximum(reference.convolve(x.astype(np.float64), w.astype(np.float64)), 0)
+    y = np.pad(y, ((0, 0), (0, 0), (0, 2), (0, 2))).reshape(9, 16, 9, 4, 9, 4).max(axis=(3, 5))
+    return SimpleNamespace(x=x, w=w, expected=y.reshape(9, -1))
+
+
+def pooled(compiled, run_emulated, images):
+    made = run_emulated(POOLED, compiled("fused_conv_wgmma"), x=images.x, w=images.w)
+    return made["y"].reshape(9, -1).astype(np.float64), made["exponents"]
+
+
+def test_a_second_layer_pooled_by_warpgroups_is_that_of_float64_to_fp32(compiled, run_emulated, pooled_images):
+    made, exponents = pooled(compiled, run_emulated, pooled_images)
+    assert error(made, pooled_images.expected) < 5e-7
+    known = np.isfinite(pooled_images.expected).all(axis=1)
+    np.testing.assert_array_equal(exponents[known], np.frexp(made[known].max(axis=1))[1] - 1)
+
+
+@pytest.mark.parametrize("number", range(1, 1 + len(FAULTS["fused_conv_wgmma"])))
+def test_a_fault_in_the_pooling_of_warpgroups_is_seen(compiled, run_emulated, pooled_images, number, monkeypatch):
+    monkeypatch.setenv(FAULT, str(number))
+    made, _ = pooled(compiled, run_emulated, pooled_images)
+    finite = np.isfinite(pooled_images.expected).all(axis=1)
+    assert not np.allclose(made[finite], pooled_images.expected[finite], rtol=1e-3)

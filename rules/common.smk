@@ -10,6 +10,8 @@ from pathlib import Path
 
 # The project is the folder that Snakemake runs in; the code is this workflow's, or the package that it came with.
 os.environ.update(WARPBOOK_PROJECT=os.getcwd())
+# Images for containers set it: each of the many short jobs would compile its modules again, for a second or more.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.path.insert(0, str(Path(workflow.basedir, "scripts")))
 from warpbook.common import parent_process, text_encoding
 from warpbook.common.errors import UserError, one_screen

@@ -163,6 +163,22 @@ def test_an_answer_that_comes_late_is_no_false_claim_where_others_kept_the_machi
         measured(slow)
 
 
+@pytest.mark.parametrize("looks_false", [1, 2])
+def test_a_claim_that_looks_false_once_is_timed_again_and_twice_is_refused(looks_false, cpu_variant, monkeypatch):
+    audit, audits = TimedVariant._audit_samples, itertools.count(1)
+
+    def slowed(timed, handing_ms):
+        if next(audits) <= looks_false:
+            raise timed_variant.FalseClaim("it claims too little")
+        audit(timed, handing_ms)
+
+    monkeypatch.setattr(TimedVariant, "_audit_samples", slowed)
+    if looks_false == 1:
+        assert measured(cpu_variant(RIGHT)) and next(audits) == 3
+    else:
+        assert refusal(cpu_variant(RIGHT)) == ("refused", "it claims too little")
+
+
 CLAIM_FOR_SOME = """
 import sys, time
 take = sys.modules["__main__"].Worker.take

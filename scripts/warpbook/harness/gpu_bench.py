@@ -250,6 +250,8 @@ class GpuBench:
         self.l2_bytes = int(properties["l2CacheSize"])
         self.multiprocessors = int(properties["multiProcessorCount"])
         self.memory_bytes = int(properties["totalGlobalMem"])
+        # Of two calls alone, what a batch costs besides its calls cannot be told: room for ten calls on a GB each.
+        self.audited_bytes = min(16 << 30, self.memory_bytes // 5)
         # Twice the L2, so that nothing of what was there before remains.
         self._flushed = cupy.zeros(max(2 * self.l2_bytes, 1 << 20) // 4, np.uint32)
         self._partial = cupy.empty(_BLOCKS, np.uint64)

@@ -35,9 +35,6 @@ call. On a CPU so many bytes take longer than COMPARED_S to compare: more would 
 AUDITED_MS, MOST_AUDITED_CALLS = 2, 64
 """So long n audited calls are to take."""
 
-AUDITED_BYTES = {True: 4 << 30, False: 32 << 20}
-"""Their arrays may take so much on a GPU, and on a CPU, whose caches are to hold what they hold when one set is timed."""
-
 AUDITS, AUDIT_S, LAST_AUDITS = 10, 0.5, 2
 """So many trials are made before a refusal, more until so much time is spent, and the last beside a look at the load: what
 other programs take of the machine makes some of them longer, and none shorter."""
@@ -73,6 +70,13 @@ Such calls are short and audited in batches too: what their samples show is to b
 
 OWN_WAY_SHARE = 0.5
 """The kernels' own time is audited where ordering the calls takes less than so much of the time of all."""
+
+
+class FalseClaim(VariantFailure):
+    """A process claimed less time than the judge saw."""
+
+    def __init__(self, reason: str):
+        super().__init__("refused", reason)
 
 
 _Called = tuple[Case, tuple[int, int], Callable[[], dict[str, Any]]]
@@ -338,10 +342,9 @@ class TimedVariant:
             if not kind:
                 break
             if lasts == LAST_AUDITS:
-                raise VariantFailure(
-                    "refused",
+                raise FalseClaim(
                     f"{self.variant.name} claims {claimed_ms[kind]:.4g} ms a call ({kind}); by the judge's clock each of "
-                    f"{2 * count} calls takes {seen_ms:.4g} ms",
+                    f"{2 * count} calls takes {seen_ms:.4g} ms"
                 )
         self._compare_some(list(itertools.chain(*kept.values())))
 
@@ -395,10 +398,9 @@ class TimedVariant:
         if claim_ms >= CLAIMED_SHARE * prompt_ms:
             return
         if claim_ms < _least_share(max(self._others_in_series(), self._others_now())) * prompt_ms:
-            raise VariantFailure(
-                "refused",
+            raise FalseClaim(
                 f"{self.variant.name} claims {claim_ms:.4g} ms a call (op); by the judge's clock it answers "
-                f"after {prompt_ms:.4g} ms",
+                f"after {prompt_ms:.4g} ms"
             )
 
     def _lay_out(self, ring: _Ring) -> None:
@@ -409,7 +411,7 @@ class TimedVariant:
     def _audited_calls(self, part: Case, op_ms: float) -> int:
         """How many calls are audited, and twice as many."""
         nbytes = sum(map(part.nbytes, part.arrays))
-        room = max(1, AUDITED_BYTES[self._bench.on_device] // (2 * nbytes))
+        room = max(1, self._bench.audited_bytes // (2 * nbytes))
         return int(min(room, MOST_AUDITED_CALLS, max(1, np.ceil(AUDITED_MS / op_ms))))
 
     def _excess(self, claimed_ms: Mapping[str, float], least_ms: float, ordering_share: float) -> str:

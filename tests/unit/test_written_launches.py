@@ -97,7 +97,8 @@ def test_a_launch_that_asks_for_more_shared_memory_than_cuda_gives_unasked_is_to
     file = tmp_path / "mine.cu"
 
     def remark(before=""):
-        file.write_text(f"__global__ void conv({arguments}) {{}}\nvoid run({arguments})\n{{ {before}\n  {launch} }}\n")
+        kernels = f"__global__ void conv({arguments}) {{}} __global__ void other() {{}}\n"
+        file.write_text(f"{kernels}void run({arguments})\n{{ {before}\n  {launch} }}\n")
         return variants.read("mine", tmp_path).notes(networks.find("fa18").cases)
 
     asked = "cudaFuncSetAttribute(conv, cudaFuncAttributeMaxDynamicSharedMemorySize, 65536)"
@@ -106,6 +107,7 @@ def test_a_launch_that_asks_for_more_shared_memory_than_cuda_gives_unasked_is_to
         in remark()
     )
     assert "asks for" in remark(f"// {asked}")
+    assert "asks for" in remark(f"{asked.replace('(conv', '(other')};")
     assert "asks for" not in remark(f"{asked};")
 
 

@@ -181,8 +181,9 @@ class Variant:
     def shared_memory_remark(self, cases: Iterable[Case]) -> str:
         """A sentence that asks for the call without which CUDA refuses its own launch of a case; empty where none is
         due. Warpbook makes that call itself for whatever it launches."""
-        called = re.search(r"\bcu(da)?FuncSetAttribute\b", sources.without_comments(self.code))
-        if self.inferred_launch is None or called:
+        others = {*launch_sites.kernel_names(self.code)} - {sources.plain_name(self.kernel)}
+        calls = re.findall(r"\bcu(?:da)?FuncSetAttribute\b([^;]*)", sources.without_comments(self.code))
+        if self.inferred_launch is None or any(others.isdisjoint(re.findall(r"\w+", call)) for call in calls):
             return ""
         most, unasked = 0, occupancy.SHARED_DEFAULT
         for case in cases:

@@ -269,13 +269,14 @@ def _macro_edits(node: "Node") -> Iterator[Edit]:
 
 def _loop(loop: "Node") -> Iterator[Edit]:
     """A loop that may wait for another thread: each round lets others run."""
-    condition = cuda_ast.field(loop, "condition")
+    condition, body = cuda_ast.field(loop, "condition"), cuda_ast.field(loop, "body")
     if loop.type == "for_statement":
-        body = cuda_ast.field(loop, "body")
         if condition is None and body is not None and body.type == "compound_statement":
             yield body.start_byte + 1, body.start_byte + 1, " emulator::pause();"
         if condition is None or body is None or cuda_ast.node_text(body) not in (";", "{}", "{ }"):
             return
+    if loop.type == "do_statement" and body is not None and body.type == "compound_statement":
+        yield body.start_byte + 1, body.start_byte + 1, " emulator::pause();"
     if condition is None or any(node.type == "declaration" for node in cuda_ast.walk(condition)):
         return
     yield condition.start_byte, condition.start_byte, "(emulator::pause() && "

@@ -3,10 +3,10 @@
 import dataclasses
 import shutil
 
-import check_variant
 import numpy as np
 import pytest
 
+import check_variant
 from warpbook.harness import checking, full_size
 from warpbook.harness.bench import CpuBench
 from warpbook.kernels import variants

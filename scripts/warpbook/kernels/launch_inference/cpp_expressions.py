@@ -427,8 +427,8 @@ def limits_of(truth: SymbolicValue) -> dict[str, dict[str, int]] | None:
         case _:
             parts = []
     if not parts:
-        limit = _as_limit(truth.tree)
-        return {limit[0]: {limit[1]: limit[2]}} if limit else None
+        single = _as_limit(truth.tree)
+        return {single[0]: {single[1]: single[2]}} if single else None
     made: dict[str, dict[str, int]] = {}
     for one in map(limits_of, parts):
         for name, limit in (one or {"": {}}).items():

@@ -24,8 +24,8 @@ precision:
   - {m: 129, n: 68, k: 16384}
 aliases:
   m: [M, rows]
-  n: [N, cols, columns, ldb, ldc, colsB, b_cols]
-  k: [K, inner, lda, colsA, a_cols]
+  n: [N, cols, columns, ldb, ldc, ldB, ldC, colsB, b_cols]
+  k: [K, inner, lda, ldA, colsA, a_cols]
   a: [A, M, Md, lhs, left, mat1, matA, first, x]
   b: [B, N, Nd, rhs, right, mat2, matB, second, w]
   c: [C, Pd, out, output, result, res, matC, prod, product, dst, ans]

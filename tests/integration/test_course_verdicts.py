@@ -144,6 +144,23 @@ def test_a_right_file_stays_right_and_partial_sums_of_some_blocks_are_not_compar
     assert [(row["test"], row["size"]) for row in found][-2:] == [("indices", 10_000)] * 2
 
 
+def test_a_file_may_declare_the_class_itself(rows):
+    interface = variants.read("constant_atomics", FILE.parent).course.declaration
+    assert {row["status"] for row in rows(('#include "gpu-new-forward.h"', interface), ALONE)} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "status"), [("conv_forward_kernel", "ok"), ("&other<4>", "wrong_result"), ("chosen", "ok")]
+)
+def test_shared_memory_beyond_48_kb_is_allowed_for_the_kernel_that_is_named(rows, kernel, status):
+    large = LAUNCH.replace("dim3(16, 16)>>>", "dim3(16, 16), 60000>>>")
+    asked = f"auto chosen = conv_forward_kernel; cudaFuncSetAttribute({kernel}, cudaFuncAttributeMaxDynamicSharedMemorySize, 60000);"
+    other = "template <int K> __global__ void other() {}\n__global__ void conv_forward_kernel"
+    found = rows(("__global__ void conv_forward_kernel", other), (CALL, asked + CALL.replace(LAUNCH, large)), ALONE)
+    assert found[-1]["status"] == status, found[-1]["reason"]
+    assert ("60000 bytes of dynamic shared memory" in found[-1]["reason"]) == (status != "ok")
+
+
 def test_a_file_that_works_once_in_a_process_is_wrong(rows):
     found = rows((CALL, f"    static int calls; if (!calls++) {{ {CALL.strip()} }}\n"), layers=3)[-1]
     assert (found["status"], found["test"]) == ("wrong_result", "layers")

@@ -129,6 +129,17 @@ KERNELS = {
                                    "__pipeline_wait_prior(0); atomicAdd(y, sum + s[t]);", "s", NO_BARRIER),
     "ticket_by_ptx": (PTX_TICKET.replace("HOW", "acq_rel.gpu"), "", ""),
     "relaxed_ticket_by_ptx": (PTX_TICKET.replace("HOW", "relaxed.gpu"), "part", NO_FENCE),
+    "volatile_data_and_flag": ("if (!t) { if (b) { while (!ready[b - 1]) ; part[b] = s4[b - 1]; }\n"
+                               "s4[b] = x[b]; ready[b] = 1; }", "s4", "no __threadfence() between"),
+    "volatile_data_and_ticket": ("if (!t) { s4[b] = x[b];\nif (atomicAdd(&count, 1) == 3) *y = s4[0]; }",
+                                 "s4", "no __threadfence() between"),
+    "volatile_data_fence_and_flag": ("if (!t) { if (b) { while (!ready[b - 1]) ; __threadfence(); part[b] = s4[b - 1]; }\n"
+                                     "s4[b] = x[b]; __threadfence(); ready[b] = 1; }", "", ""),
+    "volatile_data_of_a_block": ("if (t < 4 && !b) s4[t] = x[t]; __syncthreads(); if (t) return; __threadfence();\n"
+                                 "if (atomicAdd(&count, 1) == 3) for (int j = 0; j < 4; ++j) *y += s4[j];", "", ""),
+    "flag_reset_by_its_reader": ("if (!t) { if (b) { while (!ready[b - 1]) ; ready[b - 1] = 0; } ready[b] = 1; }", "", ""),
+    "flag_behind_a_ticket": ("if (!t) { ready[b] = 1; atomicAdd(&next, 1); int r; if (b) do { r = ready[b - 1]; } while (!r); }",
+                             "", ""),
     "bytes_side_by_side": ("__shared__ unsigned char s[64]; s[t] = t; if (s[t] == t) atomicAdd(y, x[i]);", "", ""),
     "work_queue": ("__shared__ int mine; for (;;) { if (!t) mine = atomicAdd(&next, 1); __syncthreads(); const int j = mine; "
                    "__syncthreads(); if (j >= 4) return; atomicAdd(y, x[j * 64 + t]); }", "", ""),

@@ -177,10 +177,6 @@ REFUSED = [
     (("tiles", "tile"), "grid: `tile`: 'tile' is no extent or constant: did you mean 'tiles'?"),
     (("[16, 16, 1]", "[64, 64, 1]"), "64 x 64 x 1 is 4096 a block, and CUDA allows 1024"),
     (("grid: [N, M, tiles]\n", ""), "`threads` needs `grid` beside it"),
-    (
-        ("arguments: [y, x, w, N, M, C, H, W, K]\n", ""),
-        "say what forward_kernel takes, in its order: `arguments: [",
-    ),
     (("[y, x, w,", "[y, x, x,"), "arguments: x stands there 2 times, and must once"),
     (("K * K)", "K * K"), "shared_bytes: `4 * ((16 + K - 1) ** 2 + K * K`: no expression: '(' was never closed"),
     (("kernel:", "launch: {threads: [1, 1, 1], outputs_per_block: {W: 1, H: 1}}\nkernel:"), "keep one of them"),

@@ -1,10 +1,12 @@
 """The harness attacked: cheating and broken variants, and which check catches each."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
 
+import check_variant
 from warpbook.harness import checking, full_size
 from warpbook.harness.bench import CpuBench
 from warpbook.kernels import variants
@@ -48,7 +50,23 @@ def test_reals_are_made_as_large_as_products_of_them_allow(formula, largest, tmp
     (tmp_path / "mine.py").write_text("def prepare(case, kernels):\n    return None\n")
     variant = variants.read("mine", tmp_path)
     scales = {checking.scale_of(variant, case, integers=False) for case in variant.problem.ragged}
-    assert scales == {1.0, largest, 1 / largest}
+    usual = scales - {largest, 1 / largest}
+    assert len(scales - usual) == 2 and usual and usual <= {1.0, 4.0, 16.0, 64.0, 256.0}
+
+
+@pytest.mark.parametrize("least", [3.0, 12.0])
+def test_a_kernel_that_is_wrong_for_a_narrow_band_of_values_is_wrong(least, tmp_path):
+    shutil.copy(problem.FOLDER / "gemm" / "problem.py", tmp_path)
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np\ndef prepare(case, size):\n    def call(a, b, c):\n"
+        f"        band = (a > {least}) & (a < {least * 1.05})\n"
+        "        c[...] = np.where(band, a * np.float32(1.001), a) @ b\n    return call\n"
+    )
+    (tmp_path / "mine.yaml").write_text("device: cpu\n")
+    variant = variants.read("mine", tmp_path)
+    cases, drawn = checking.ragged_cases(variant), checking.drawn_cases(variant, [])
+    rows = [row for each in check_variant.check_places(CpuBench(), variant, cases, brief=drawn) for row in each]
+    assert {row["test"] for row in rows if not row["ok"]} == {"reals"}
 
 
 def test_small_cases_that_stand_for_large_ones_keep_what_divides_them_and_one_long_extent():

@@ -42,7 +42,8 @@ def test_a_layer_whose_grid_is_too_large_is_unsupported(cuda_variant):
 def test_a_launch_outside_cuda_s_limits_is_told():
     wide = [((1, 1, 65_536), (1,)), ((2**31,), (1,)), ((0,), (1,)), ((-1,), (1,))]
     for grid, threads in [*wide, ((1,), (33, 32)), ((1, 1, 1, 1), (1,))]:
-        assert "CUDA" in occupancy.launch_limit_reason(grid, threads), (grid, threads)
+        reason = occupancy.launch_limit_reason(grid, threads)
+        assert "CUDA" in reason and ("`limits`" in reason) == (min(grid) < 1), (grid, threads)
     assert occupancy.launch_limit_reason((2**31 - 1, 65_535, 65_535), (32, 32)) == ""
 
 

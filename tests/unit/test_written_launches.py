@@ -97,7 +97,8 @@ def test_a_launch_that_asks_for_more_shared_memory_than_cuda_gives_unasked_is_to
     file = tmp_path / "mine.cu"
 
     def remark(before=""):
-        file.write_text(f"__global__ void conv({arguments}) {{}}\nvoid run({arguments})\n{{ {before}\n  {launch} }}\n")
+        kernels = f"__global__ void conv({arguments}) {{}} __global__ void other() {{}}\n"
+        file.write_text(f"{kernels}void run({arguments})\n{{ {before}\n  {launch} }}\n")
         return variants.read("mine", tmp_path).notes(networks.find("fa18").cases)
 
     asked = "cudaFuncSetAttribute(conv, cudaFuncAttributeMaxDynamicSharedMemorySize, 65536)"
@@ -106,6 +107,7 @@ def test_a_launch_that_asks_for_more_shared_memory_than_cuda_gives_unasked_is_to
         in remark()
     )
     assert "asks for" in remark(f"// {asked}")
+    assert "asks for" in remark(f"{asked.replace('(conv', '(other')};")
     assert "asks for" not in remark(f"{asked};")
 
 
@@ -1279,6 +1281,69 @@ def read_beside(folder, of, code, yaml_text=""):
     (folder / "mine.cu").write_text(code)
     (folder / "mine.yaml").write_text(yaml_text)
     return variants.read("mine", folder)
+
+
+def test_facts_beside_a_file_are_completed_by_what_its_kernel_is_called_with(tmp_path):
+    kernel = (
+        "__global__ void mul(const float *A, const float *B, float *C, int M, int N, int K%s) { C[0] = A[0] * B[0]; }"
+    )
+    grid = "threads: [16, 16]\ngrid: [n, m]\n"
+    header = read_beside(tmp_path, "gemm", kernel % "", grid).header
+    assert (header.arguments, header.grid) == (["a", "b", "c", "m", "n", "k"], ["n", "m"])
+    launch = (
+        "void run(float *A, float *B, float *C, int M, int K, int N) { mul<<<dim3(N, M), other>>>(A, B, C, M, N, K); }"
+    )
+    header = read_beside(tmp_path, "gemm", f"{kernel % ''}\n{launch}", "threads: [8]\n").header
+    assert (header.threads, header.grid) == ([8], ["n", "m"])
+    error = read_beside(tmp_path, "gemm", kernel % ", int secret", grid).read_error
+    assert error == "mine.yaml: say what mul takes, in its order: `arguments: [a, b, c, m, n, k]`"
+
+
+CALLED = """\
+#define TILE 8
+__global__ void mul(float *A, float *B, float *C, int n) { C[0] = A[0] * B[0]; }
+__global__ void other(float *A, float *B, float *C, int n) { C[0] = A[0] * B[0]; }
+void timed(void (*f)(float *, float *, float *, int), float *A, float *B, float *C, int n, dim3 grid, dim3 block, int shared) {
+    f<<<grid, block, shared>>>(A, B, C, n);
+}
+int main() {
+    int width = 512;
+    dim3 block(TILE, TILE), grid((width + TILE - 1) / TILE, width);
+    timed(other, a, b, c, width, 1, 1, 0);
+    timed(mul, a, b, c, width, grid, block, TILE * 4);
+}
+"""
+
+
+def test_a_grid_that_the_caller_of_the_host_s_function_gives_is_read_there(tmp_path):
+    header = read_beside(tmp_path, "gemm", CALLED, "kernel: mul\n").header
+    assert (header.threads, header.grid) == ([8, 8], ["(n + 8 - 1) // 8", "n"])
+    assert header.shared_bytes == 32
+    twice = CALLED.replace("grid, block, TILE * 4);\n", "grid, block, 4);\n    timed(mul, a, b, c, width, 2, 1, 4);\n")
+    assert "`grid` is a parameter" in read_beside(tmp_path, "gemm", twice, "kernel: mul\n").read_error
+
+
+CHOSEN = """\
+#define BIG 32
+__global__ void small(float *A, float *B, float *C, int m, int n, int k) { C[0] = A[0] * B[0]; }
+__global__ void big(float *A, float *B, float *C, int m, int n, int k) { C[0] = A[0] * B[0]; }
+void run(float *A, float *B, float *C, int m, int n, int k, int block_size) {
+    dim3 block(block_size, block_size);
+    if (block_size == 16) { small<<<n, block>>>(A, B, C, m, n, k); }
+    else if (block_size == BIG) { big<<<n, block>>>(A, B, C, m, n, k); }
+}
+"""
+
+
+def test_a_parameter_is_the_number_that_chooses_the_kernel_that_is_named(tmp_path):
+    switched = CHOSEN.replace("if (block_size == 16) {", "switch (block_size) { case 16:").replace(
+        "    else if", "    if"
+    )
+    for code in (CHOSEN, switched):
+        threads = {
+            name: read_beside(tmp_path, "gemm", code, f"kernel: {name}\n").header.threads for name in ("small", "big")
+        }
+        assert threads == {"small": [16, 16], "big": [32, 32]}
 
 
 ALTERNATIVES = """\

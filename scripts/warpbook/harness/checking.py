@@ -318,12 +318,14 @@ def grows(variant: Variant, case: Case) -> bool:
 
 
 def scale_of(variant: Variant, case: Case, integers: bool) -> float:
-    """What the reals of a ragged case are multiplied by, a power of two: beyond what half precision holds, below it, or 1,
-    the same for a case each time. It is 1 where results do not grow so, and in a study's own cases, whose errors are
-    reported."""
-    third = sum(case.extents.values()) % 3
-    if integers or not third or not grows(variant, case) or case.name != str(case):
+    """What the reals of a ragged case are multiplied by, a power of two: beyond what half precision holds, below it, or up
+    to 256, the same for a case each time. It is 1 where results do not grow so, and in a study's own cases, whose errors
+    are reported."""
+    turn, third = divmod(sum(case.extents.values()), 3)
+    if integers or not grows(variant, case) or case.name != str(case):
         return 1.0
+    if not third:
+        return 4.0 ** (turn % 5)
     smallest = min((one.at(1) for one in case.problem.ragged), key=lambda one: one.flops)
     inputs = {name: np.full(smallest.shape(name), WIDE) for name in smallest.inputs}
     units = reference.magnitudes(smallest, inputs, np)
@@ -482,6 +484,12 @@ def tests_for(case: Case) -> tuple[str, ...]:
     reals = any(one.is_real for one in case.inputs.values())
     tests = (*(["integers"] if problem.facts.exact or not reals else []), *(["reals"] if reals else []))
     return tests if len(tests) > 1 else tests * 2
+
+
+def brief_tests(case: Case) -> tuple[str, ...]:
+    """The tests of a case whose extents are drawn: the first alone, and reals too where they may be of several
+    magnitudes."""
+    return tests_for(case)[: 1 if sum(case.extents.values()) % 3 else None]
 
 
 def _with_array(reason: str, variant: Variant, case: Case) -> str:

@@ -89,6 +89,11 @@ def interface(code: str) -> Interface | None:
     return Interface(methods) if any(name.startswith("conv_forward") for name, _ in methods) else None
 
 
+def declares_class(code: str) -> bool:
+    """Whether a source declares GPUInterface itself, or a header of its own that stands in it."""
+    return re.search(r"\b(?:class|struct)\s+GPUInterface\s*\{", sources.without_comments(code)) is not None
+
+
 def precision(code: str) -> str:
     """The precision class that a file's code computes in: the least that it names."""
     plain = sources.without_comments(code)

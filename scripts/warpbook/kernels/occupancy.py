@@ -70,7 +70,8 @@ def _violation(name: str, extents: Sequence[int], limits: Sequence[int]) -> str:
         return f"{name}: {len(extents)} extents, and CUDA has three, x, y and z"
     for axis, extent, limit in zip("xyz", extents, limits, strict=False):
         if not 1 <= extent <= limit:
-            remedy = "let a block do more" if name == "grid" else "take smaller blocks, more of them"
+            smaller = "let a block do more" if name == "grid" else "take smaller blocks, more of them"
+            remedy = smaller if extent > limit else "say in `limits` which extents it is for"
             return f"{name}: {axis} = {extent} is outside 1 to {limit}, which CUDA allows; {remedy}"
     return ""
 

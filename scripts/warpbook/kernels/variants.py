@@ -181,8 +181,9 @@ class Variant:
     def shared_memory_remark(self, cases: Iterable[Case]) -> str:
         """A sentence that asks for the call without which CUDA refuses its own launch of a case; empty where none is
         due. Warpbook makes that call itself for whatever it launches."""
-        called = re.search(r"\bcu(da)?FuncSetAttribute\b", sources.without_comments(self.code))
-        if self.inferred_launch is None or called:
+        others = {*launch_sites.kernel_names(self.code)} - {sources.plain_name(self.kernel)}
+        calls = re.findall(r"\bcu(?:da)?FuncSetAttribute\b([^;]*)", sources.without_comments(self.code))
+        if self.inferred_launch is None or any(others.isdisjoint(re.findall(r"\w+", call)) for call in calls):
             return ""
         most, unasked = 0, occupancy.SHARED_DEFAULT
         for case in cases:
@@ -379,14 +380,18 @@ def read(name: str, folder: Path | None = None) -> Variant:
                 described = replace(described, code=preprocessor.active(inlined.code, defined))
             if "__global__" in inlined.code and "__global__" not in described.code:
                 raise ValueError(preprocessor.missing_macro(inlined.code))
-        if cuda and python is None and not described.problem and not headers.declare_launch(content):
+        given: dict[str, Any] = {
+            key: content[key] for key in ("arguments", "threads", "grid", "shared_bytes") if key in content
+        }
+        if cuda and python is None and not described.problem and _lacks_launch(content, described.code, of):
             said_by, kept = cuda, said_by
             asked = content.get("kernel") or ""
             if isinstance(asked, list):  # several, in a row
                 asked = list(map(str, content.pop("kernel")))
             bounds = content.get("limits") or {}
             names = HostNames(of, [name for name, bound in bounds.items() if isinstance(bound, dict) and "is" in bound])
-            written = launch_reader.read_file(cuda, described.code, asked, names, inlined.files, defined)
+            with suppress(*([ValueError] if given else [])):  # else what is given is judged as it is
+                written = launch_reader.read_file(cuda, described.code, asked, names, inlined.files, defined, given)
             read_facts = written.facts if written else {}
             limits = read_facts.get("limits", {}) | bounds
             content = {**read_facts, **content, **({"limits": limits} if limits else {})}
@@ -439,6 +444,20 @@ def read(name: str, folder: Path | None = None) -> Variant:
         (*inlined.files, *imported),
     )
     return variant if variant.read_error or not cuda or python else _with_element_types(variant, content)
+
+
+def _lacks_launch(content: Mapping[str, Any], code: str, of: Problem) -> bool:
+    """Whether facts leave unsaid how a kernel is launched that is none of the problem's usual arguments."""
+    if not headers.declare_launch(content):
+        return True
+    kernels = launch_sites.kernel_names(code)
+    named = content.get("kernel") or (kernels[0] if len(kernels) == 1 else of.function)
+    is_usual = not isinstance(named, str) or launch_sites.unqualified(named) == of.function
+    return (
+        not is_usual
+        and not {"launch", "steps"} & content.keys()
+        and not {"arguments", "threads", "grid"} <= content.keys()
+    )
 
 
 def _with_element_types(variant: Variant, content: Mapping[str, Any]) -> Variant:

@@ -138,7 +138,9 @@ def to_host(variant: Variant, kernels: Sequence[str], own: dict[str, str]) -> st
     name = variant.cuda_source.name
     source = building.device_source(variant)
     body = translation.to_host(source, name, own, emulated_arch(variant))
-    declared = variant.course.declaration if variant.course else ""
+    declared = ""
+    if variant.course and not ece408.declares_class(source):
+        declared = variant.course.declaration
     if not variant.course:  # what headers of CUDA's and of frameworks bring with them
         declared = "".join(
             f"#include <{header}>\n" for header in ("cfloat", "climits", "cstdint", "stdexcept", "vector")

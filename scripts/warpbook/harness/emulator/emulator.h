@@ -121,6 +121,7 @@ void read_only(const void* address, size_t bytes, int line);  // through the cac
 void atomic(const void* address, size_t bytes, bool monotone, bool of_block, int line);
 void compares(const void* address, size_t bytes);  // a compare-and-swap, before it is done
 void fence(bool of_block = false);
+void wait_in_loop();  // perhaps: a loop begins another round
 void begin_launch();
 void end_launch();
 void new_block();
@@ -150,6 +151,7 @@ inline void read_only(const void*, size_t, int) {}
 inline void atomic(const void*, size_t, bool, bool, int) {}
 inline void compares(const void*, size_t) {}
 inline void fence(bool = false) {}
+inline void wait_in_loop() {}
 inline void begin_launch() {}
 inline void end_launch() {}
 inline void new_block() {}
@@ -205,7 +207,11 @@ extern int launch_line;        // where the host launches; 0 where a driver does
 // Each round of a loop that may wait for another thread comes here, so that the other can run.
 extern unsigned rounds;
 bool let_others_run();
-inline bool pause() { return ++rounds % 16 || let_others_run(); }
+inline bool pause()
+{
+    races::wait_in_loop();
+    return ++rounds % 16 || let_others_run();
+}
 
 // What a kernel says of the threads of its blocks; CUDA launches no more.
 inline void limit_threads(int line, int most, ...)

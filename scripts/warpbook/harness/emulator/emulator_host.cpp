@@ -13,7 +13,7 @@ using Call = std::lock_guard<std::recursive_mutex>;
 struct Region { size_t bytes; bool reachable, sparse = false; };  // reachable from both sides: pinned or managed
 static std::map<char*, Region> device_memory, host_arrays;
 static cudaError_t last_error = cudaSuccess;
-static size_t allowed_shared = 48 << 10;
+static std::map<std::string, size_t> allowed_shared;  // by kernel; through a pointer: of all
 bool idle_device;  // kernels and products of matrices do nothing: what is right then, the host computed
 
 Graph* recorded = nullptr;
@@ -229,15 +229,23 @@ cudaError_t release(void* address, int line)
     return cudaSuccess;
 }
 
+static size_t most_shared(const std::string& kernel)
+{
+    size_t most = 48 << 10;
+    for (const auto& [name, bytes] : allowed_shared)
+        if (name.empty() || kernel.empty() || name == kernel) most = std::max(most, bytes);
+    return most;
+}
+
 static void run_launch(const Config& config, void (*kernel)(void*), void* given)
 {
     const Call one(calls);
-    const auto& [line, grid, block, shared, stream] = config;
+    const auto& [line, grid, block, shared, stream, name] = config;
     std::string reason;
     const auto extents = [](dim3 e) { return std::to_string(e.x) + " x " + std::to_string(e.y) + " x " + std::to_string(e.z); };
     if ((uint64_t)block.x * block.y * block.z - 1 >= 1024 || block.x > 1024 || block.y > 1024 || block.z > 64) reason = "blocks of " + extents(block) + " threads";
     else if (!grid.x || !grid.y || !grid.z || grid.x > 0x7FFFFFFF || grid.y > 65535 || grid.z > 65535) reason = "a grid of " + extents(grid) + " blocks";
-    else if (shared > allowed_shared) reason = std::to_string(shared) + " bytes of dynamic shared memory";
+    else if (shared > most_shared(name)) reason = std::to_string(shared) + " bytes of dynamic shared memory";
     if (!reason.empty()) {
         refused(cudaErrorInvalidConfiguration, "a launch with " + reason, line);
         return;
@@ -309,10 +317,11 @@ void begin_course(bool reversed, bool idle, unsigned long* blocks)
 bool is_of_device(const void* address) { return holding(device_memory, address); }
 std::string beyond_device_memory(const void* address, size_t bytes, const char* name) { return bytes ? beyond_ends(address, bytes, true, name) : ""; }
 void reachable(void* symbol, size_t bytes) { device_memory[static_cast<char*>(symbol)] = {bytes, true}; }
-cudaError_t allow_shared(int bytes, int line)
+cudaError_t allow_shared(const char* kernel, int bytes, int line)
 {
     if (bytes > 227 << 10) return refused(cudaErrorInvalidValue, "cudaFuncSetAttribute: " + std::to_string(bytes) + " bytes of shared memory", line);
-    allowed_shared = std::max<size_t>(allowed_shared, bytes);
+    auto& allowed = allowed_shared[kernel];
+    allowed = std::max<size_t>(allowed, bytes);
     return cudaSuccess;
 }
 

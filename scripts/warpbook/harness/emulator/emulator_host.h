@@ -97,14 +97,21 @@ cudaError_t copy(const char* name, void* to, const void* from, size_t bytes, cud
 cudaError_t fill(void* to, int value, size_t bytes, cudaStream_t stream, int line);
 cudaError_t copy_symbol(char* symbol, size_t size, const void* other, size_t bytes, size_t offset, bool to_symbol, cudaMemcpyKind kind, bool waits, cudaStream_t stream, int line);
 void reachable(void* symbol, size_t bytes);
-cudaError_t allow_shared(int bytes, int line);
+cudaError_t allow_shared(const char* kernel, int bytes, int line);
 
 struct Config {
     int line;
     dim3 grid, block;
     size_t shared;
     cudaStream_t stream;
+    const char* kernel = "";  // empty: launched through a pointer
     Config(int line, dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = nullptr) : line(line), grid(grid), block(block), shared(shared), stream(stream) {}
+    Config of(const char* name) const
+    {
+        Config named = *this;
+        named.kernel = name;
+        return named;
+    }
 };
 
 void launch_called(const Config& config, void (*kernel)(void*), const void* given, size_t bytes);
@@ -180,11 +187,13 @@ inline cudaError_t cudaDeviceSetLimit(int, size_t) { return cudaSuccess; }
 inline cudaError_t cudaProfilerStart() { return cudaSuccess; }
 inline cudaError_t cudaProfilerStop() { return cudaSuccess; }
 template <class Kernel> cudaError_t cudaFuncSetCacheConfig(Kernel, cudaFuncCache) { return cudaSuccess; }
-template <class Kernel> cudaError_t cudaFuncSetAttribute(Kernel, cudaFuncAttribute attribute, int value, EMULATOR_LINE)
+// With a kernel's name where the call names one: see translation.py.
+template <class Kernel> cudaError_t cudaFuncSetAttribute(const char* name, Kernel, cudaFuncAttribute attribute, int value, EMULATOR_LINE)
 {
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-    return emulator::allow_shared(value, line);
+    return emulator::allow_shared(name, value, line);
 }
+template <class Kernel> cudaError_t cudaFuncSetAttribute(Kernel kernel, cudaFuncAttribute attribute, int value, EMULATOR_LINE) { return cudaFuncSetAttribute("", kernel, attribute, value, line); }
 template <class Kernel> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, Kernel) { *attributes = {}; return cudaSuccess; }
 template <class Kernel> cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel, int block, size_t) { *blocks = std::max(1, 1536 / block); return cudaSuccess; }
 template <class Kernel> cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, Kernel, size_t = 0, int = 0) { *grid = 84, *block = 256; return cudaSuccess; }

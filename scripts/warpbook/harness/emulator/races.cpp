@@ -170,6 +170,9 @@ static Knowledge known_by(unsigned thread)
     return all;
 }
 
+enum Kind : unsigned char { READ = 0, WRITE = 1, ATOMIC = 2, VOLATILE = 4, MONOTONE = 8, OF_BLOCK = 16, WIDE = 32 };  // WIDE: an atomic operation on eight bytes
+struct Access { unsigned operation, block, round, place; unsigned short thread, moment; unsigned char mask, kind; };
+
 static bool of_shared_memory(const void* address);
 
 static std::vector<unsigned short> gathered[16], handed_out[16];  // at barriers with a number, in this round
@@ -180,9 +183,25 @@ static void forget_numbered()
     for (auto& each : handed_out) each.clear();
 }
 
+// Volatile accesses and atomics of blocks to each other's memory: a flag may overtake what its block wrote before, where no
+// fence stands between the two.
+struct Told { Access access; unsigned number, fenced; };  // number: in the order of such writes; fenced: the one at the next fence
+static std::map<const char*, Told> told;             // the last write of each address
+static std::vector<const char*> unfenced;            // addresses that the running block wrote
+static std::map<unsigned, unsigned> observed;        // by block: the last of its writes that the running block waited for, or met
+static std::map<const char*, std::map<unsigned, unsigned>> met;  // by address: the last atomic operation of each block
+static unsigned told_number;
+static bool waits_in_loop[MOST_THREADS];
+
+void wait_in_loop()
+{
+    if (on_device) waits_in_loop[thread_number()] = true;
+}
+
 void begin_launch()
 {
     resolve();
+    told.clear(), met.clear();
     on_device = true;
     first_block = block_number + 1;
     flags.clear();
@@ -202,7 +221,8 @@ void new_block()
     forget_numbered();
     std::fill(moment, moment + threads, 1);
     std::fill(taken_from, taken_from + threads, std::pair<const void*, unsigned>());
-    for (unsigned i = 0; i < threads; ++i) seen[i].clear(), used_flags[i] = false;
+    unfenced.clear(), observed.clear();
+    for (unsigned i = 0; i < threads; ++i) seen[i].clear(), used_flags[i] = waits_in_loop[i] = false;
     for (auto each = flags.begin(); each != flags.end();) each = of_shared_memory(each->first) ? flags.erase(each) : std::next(each);
     if (!std::exchange(any_knowledge, false)) return;
     common.clear();
@@ -278,10 +298,14 @@ void arrive_at(const void* phases)
 }
 void leave(const void* phases) { take_in(thread_number(), flags[phases].published[BLOCK]); }
 
+static bool ordered(const Access& before);
+
 void fence(bool of_block)
 {
     resolve();
     if (!on_device) return;
+    const auto ends = [](const char* address) { return ordered(told[address].access) && (told[address].fenced = ++told_number); };
+    if (!of_block) unfenced.erase(std::remove_if(unfenced.begin(), unfenced.end(), ends), unfenced.end());
     const unsigned me = thread_number(), orders = of_block ? BLOCK : DEVICE;
     any_knowledge = true;
     used_block_fences |= of_block;
@@ -313,8 +337,6 @@ static void flag(const void* address, bool reads, bool writes)
 
 // ---- Memory ----
 
-enum Kind : unsigned char { READ = 0, WRITE = 1, ATOMIC = 2, VOLATILE = 4, MONOTONE = 8, OF_BLOCK = 16, WIDE = 32 };  // WIDE: an atomic operation on eight bytes
-struct Access { unsigned operation, block, round, place; unsigned short thread, moment; unsigned char mask, kind; };
 
 constexpr unsigned KEPT = 3;
 // The accesses to four bytes that a later one may race with, as many as are kept.
@@ -499,6 +521,36 @@ static void report_suspect(const char* written)
     report(*found.region, found.before, found.now, written == found.word);
 }
 
+// Whether a block overwrites what it has waited for.
+static bool waited_for(const Access& before, const Access& now, const char* address)
+{
+    if (!(before.kind & now.kind & VOLATILE) || before.block == now.block) return false;
+    const auto last = told.find(address);
+    const auto number = observed.find(before.block);
+    return last != told.end() && number != observed.end() && last->second.access.block == before.block && number->second >= last->second.number;
+}
+
+// Keep what a volatile access or an atomic operation tells, or reads of another block's; report what a flag overtook.
+static void tell(const Region& region, const char* address, const Access& now)
+{
+    const bool writes = now.kind & WRITE, is_atomic = now.kind & ATOMIC;
+    if (region.of_block || (is_atomic && told.empty())) return;
+    const auto last = told.find(address);
+    if (is_atomic)
+        for (auto [block, number] : met[address]) observed[block] = std::max(observed[block], number);
+    else if (!writes && last != told.end() && last->second.access.block != now.block) {
+        const Told& other = last->second;
+        unsigned& number = observed[other.access.block];
+        if (std::exchange(waits_in_loop[now.thread], false)) number = std::max(number, other.number);
+        else if (other.number < number && (!other.fenced || number < other.fenced))
+            report(region, other.access, now, false, "no __threadfence() between that write and the flag that was waited for");
+    }
+    if (!writes) return;
+    told[address] = {now, ++told_number, 0};
+    if (is_atomic) met[address][now.block] = told_number;
+    unfenced.push_back(address);
+}
+
 static void keep(Cell& cell, const Access& access)
 {
     if (!(access.kind & WRITE)) {
@@ -575,7 +627,7 @@ static void accessed(char* address, size_t bytes, unsigned kind, unsigned place)
         access.mask = mask;
         const auto check = [&](const Access* list, unsigned count) {
             for (unsigned i = 0; i < count && !where; ++i)
-                if (list[i].mask & mask && !ordered(list[i]) && !may_overlap(list[i], access) && !guessed(list[i], access) && !met_by_atomic(list, count, i, access)) before = list[i], where = begins;
+                if (list[i].mask & mask && !ordered(list[i]) && !may_overlap(list[i], access) && !guessed(list[i], access) && !met_by_atomic(list, count, i, access) && !waited_for(list[i], access, address)) before = list[i], where = begins;
         };
         if (cell.writes) check(cell.written, cell.writes);
         if (kind & WRITE) check(cell.read, cell.reads);
@@ -588,7 +640,7 @@ static void accessed(char* address, size_t bytes, unsigned kind, unsigned place)
         if (kind & WRITE || before.operation != operation) report(found->second, before, access, false);
         if (!suspect.word) suspect = {where, &found->second, before, access};
     }
-    if (on_device && kind & (ATOMIC | VOLATILE)) flag(address, !(kind & WRITE) || kind & ATOMIC, kind & WRITE);
+    if (on_device && kind & (ATOMIC | VOLATILE)) tell(found->second, address, access), flag(address, !(kind & WRITE) || kind & ATOMIC, kind & WRITE);
 }
 
 void access(const void* address, size_t bytes, bool writes, int line)

@@ -188,7 +188,9 @@ def _launch(call: "Node", config: "Node", known: _Known) -> Iterator[Edit]:
             yield argument.start_byte, argument.end_byte, given
     name = cuda_ast.node_text(kernel)
     yield kernel.start_byte, begin.end_byte, f"emulator::launch(emulator::Config({line}, "
-    yield end.start_byte, end.end_byte, f"), [&{''.join(captured)}] {{ {' '.join(name.split())}"
+    plain = _kernel_name(kernel, known)
+    of = f'.of("{plain}")' if plain else ""
+    yield end.start_byte, end.end_byte, f"){of}, [&{''.join(captured)}] {{ {' '.join(name.split())}"
     yield arguments.end_byte, arguments.end_byte, "; })"
 
 
@@ -212,6 +214,8 @@ def _call_edits(call: "Node", known: _Known) -> Iterator[Edit]:
         raise unsupported_construct(f"{word}, which launches, in a file that records a graph", line)
     if word in known.launching and any(node.type in _CHANGES for node in cuda_ast.walk(arguments)):
         raise unsupported_construct(f"an argument of {word}, which launches, that changes what it names", line)
+    if word == "cudaFuncSetAttribute" and (plain := _kernel_name(arguments.named_children[0], known)):
+        yield arguments.start_byte, arguments.start_byte + 1, f'("{plain}", '
     if _VOID_CAST.fullmatch(word) and len(arguments.named_children) == 1:
         yield from _address_edits(arguments.named_children[0], known)
 
@@ -220,16 +224,17 @@ _VOID_POINTER = re.compile(r"(const\s+)?void\s*(const\s*)?\*")
 _VOID_CAST = re.compile(rf"reinterpret_cast\s*<\s*{_VOID_POINTER.pattern}\s*>")
 
 
+def _kernel_name(value: "Node", known: _Known) -> str:
+    """The kernel of the file that an expression names, or its address; empty for another."""
+    while value.type in ("pointer_expression", "parenthesized_expression", "cast_expression"):
+        value = value.named_children[-1]
+    name = cuda_ast.node_text(value).partition("<")[0].split("::")[-1].strip()
+    return name if name in known.kernels else ""
+
+
 def _address_edits(value: "Node | None", known: _Known) -> Iterator[Edit]:
     """A kernel's address, cast to a pointer that tells nothing of its parameters: the emulator remembers them."""
-    inner = value
-    while inner is not None and inner.type in ("pointer_expression", "parenthesized_expression"):
-        inner = inner.named_children[0]
-    if (
-        value is None
-        or inner is None
-        or cuda_ast.node_text(inner).partition("<")[0].split("::")[-1] not in known.kernels
-    ):
+    if value is None or not _kernel_name(value, known):
         return
     yield value.start_byte, value.start_byte, "emulator::address_of_kernel("
     yield value.end_byte, value.end_byte, ")"
@@ -264,13 +269,14 @@ def _macro_edits(node: "Node") -> Iterator[Edit]:
 
 def _loop(loop: "Node") -> Iterator[Edit]:
     """A loop that may wait for another thread: each round lets others run."""
-    condition = cuda_ast.field(loop, "condition")
+    condition, body = cuda_ast.field(loop, "condition"), cuda_ast.field(loop, "body")
     if loop.type == "for_statement":
-        body = cuda_ast.field(loop, "body")
         if condition is None and body is not None and body.type == "compound_statement":
             yield body.start_byte + 1, body.start_byte + 1, " emulator::pause();"
         if condition is None or body is None or cuda_ast.node_text(body) not in (";", "{}", "{ }"):
             return
+    if loop.type == "do_statement" and body is not None and body.type == "compound_statement":
+        yield body.start_byte + 1, body.start_byte + 1, " emulator::pause();"
     if condition is None or any(node.type == "declaration" for node in cuda_ast.walk(condition)):
         return
     yield condition.start_byte, condition.start_byte, "(emulator::pause() && "

@@ -388,18 +388,33 @@ def _bounds(tree: ast.AST, least: Callable[[str], int]) -> tuple[float, float]:
     return -math.inf, math.inf
 
 
-_AS_LIMIT: dict[str, Callable[[int], tuple[str, int]]] = {
-    r"1 - min\((?P<name>\w+) % (?P<number>\d+), 1\)": lambda number: ("multiple_of", number),
-    r"1 - min\(max\((?P<name>\w+) - (?P<number>\d+), -\((?P=name) - (?P=number)\)\), 1\)": lambda number: (
-        "is",
-        number,
-    ),
-    r"1 - min\(max\((?P<name>\w+) - (?P<number>\d+), 0\), 1\)": lambda number: ("at_most", number),
-    r"min\(max\((?P<number>\d+) - (?P<name>\w+), 0\), 1\)": lambda number: ("at_most", number - 1),
-    r"1 - min\(max\((?P<number>\d+) - (?P<name>\w+), 0\), 1\)": lambda number: ("at_least", number),
-    r"min\(max\((?P<name>\w+) - (?P<number>\d+), 0\), 1\)": lambda number: ("at_least", number + 1),
-}
-"""What a truth says of one extent, as a limit."""
+def _as_limit(tree: ast.expr) -> tuple[str, str, int] | None:
+    """What a truth says of one extent alone, as its name, the limit and its number; None for another."""
+    match tree:
+        case ast.BinOp(left=ast.Constant(value=1), op=ast.Sub(), right=ast.Call(args=[inner, ast.Constant(value=1)])):
+            is_negated = True
+        case ast.Call(func=ast.Name(id="min"), args=[inner, ast.Constant(value=1)]):
+            is_negated = False
+        case _:
+            return None
+    match inner:
+        case ast.BinOp(left=ast.Name(id=name), op=ast.Mod(), right=ast.Constant(value=int(number))) if is_negated:
+            return name, "multiple_of", number
+        case ast.Call(
+            func=ast.Name(id="max"),
+            args=[ast.BinOp(op=ast.Sub()) as difference, ast.UnaryOp() | ast.Constant(value=0) as other],
+        ):
+            is_equality = isinstance(other, ast.UnaryOp)
+        case _:
+            return None
+    match difference.left, difference.right:
+        case ast.Name(id=name), ast.Constant(value=int(number)):
+            if is_equality:
+                return (name, "is", number) if is_negated else None
+            return (name, "at_most", number) if is_negated else (name, "at_least", number + 1)
+        case ast.Constant(value=int(number)), ast.Name(id=name) if not is_equality:
+            return (name, "at_least", number) if is_negated else (name, "at_most", number - 1)
+    return None
 
 
 def limits_of(truth: SymbolicValue) -> dict[str, dict[str, int]] | None:
@@ -412,9 +427,8 @@ def limits_of(truth: SymbolicValue) -> dict[str, dict[str, int]] | None:
         case _:
             parts = []
     if not parts:
-        found = ((re.fullmatch(pattern, truth.text), key) for pattern, key in _AS_LIMIT.items())
-        limits = [{match["name"]: dict([key(int(match["number"]))])} for match, key in found if match]
-        return limits[0] if limits else None
+        single = _as_limit(truth.tree)
+        return {single[0]: {single[1]: single[2]}} if single else None
     made: dict[str, dict[str, int]] = {}
     for one in map(limits_of, parts):
         for name, limit in (one or {"": {}}).items():

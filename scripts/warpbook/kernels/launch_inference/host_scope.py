@@ -249,8 +249,8 @@ class HostScope:
         self.known[name] = cpp.symbolic(extent)
         self.notes.setdefault(name, f"{name} (line {line})" + (f" for {extent}" if name != extent else ""))
 
-    def parameter(self, name: str, declaration: "Node", among: list[str]) -> None:
-        """A parameter of the host's function."""
+    def parameter(self, name: str, declaration: "Node", among: list[str], choice: str | None = None) -> None:
+        """A parameter of the host's function; `choice` is the number that it has where a launch is reached."""
         line = cuda_ast.line(declaration)
         if is_pointer(declaration):
             return
@@ -262,6 +262,8 @@ class HostScope:
             self._claimed.add(extent)
         elif factor is not None:
             self.known[name] = cpp.number(int(factor))
+        elif choice and isinstance(chosen := self._read(choice, line), SymbolicValue) and chosen.constant:
+            self._suppose(name, int(chosen.text))
         elif _OF_BLOCK.fullmatch(name):
             self._suppose(name, THREADS)
         elif _OF_TILE.fullmatch(name):

@@ -68,8 +68,9 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
     outside = Globals(root, names)
     groups: dict[int, list[LaunchInference]] = {}
     for launch in chosen:
-        made = LaunchInference(launch, kernels[launch.plain], outside, root, names)
-        made.is_asked_for = bool(several)
+        what = (launch, kernels[launch.plain], outside, root, names)
+        choices = launch_sites.choices(launch) if several and len(chosen) == 1 else {}
+        made = LaunchInference(*what, is_asked_for=bool(several), choices=choices)
         # What its template is given may stand there as the source says it, or as the numbers that these are.
         if several and not {launch.kernel, launch.plain, made.kernel} & set(several):
             continue
@@ -200,6 +201,15 @@ def _draft(kernel: str, definition: "Node", code: str, names: HostNames) -> dict
     return facts
 
 
+def _completed(facts: Mapping[str, Any], given: Mapping[str, Any], kernel: "Node") -> InferredLaunch | None:
+    """Facts that were read in part of a kernel's launch, where those that are given complete them; None elsewhere."""
+    rest = {key: value for key, value in facts.items() if key not in given}
+    if rest.get("shared_bytes") == UNKNOWN and "extern" not in cuda_ast.node_text(kernel):
+        del rest["shared_bytes"]
+    is_complete = {"arguments", "threads", "grid"} <= {*rest, *given} and UNKNOWN not in yaml_lines(rest)
+    return InferredLaunch(rest, cuda_ast.line(kernel)) if given and is_complete else None
+
+
 def read_file(
     path: Path,
     code: str,
@@ -207,24 +217,32 @@ def read_file(
     names: HostNames,
     included: Sequence[Path],
     defined: Mapping[str, object],
+    given: Mapping[str, Any],
 ) -> InferredLaunch | None:
-    """How a file, with what it includes of its own and the macros that are `defined`, launches its own kernel; None where
-    it launches none. Raises ValueError with what to write instead."""
+    """How a file, with what it includes of its own and the macros that are `defined`, launches its own kernel, completed by
+    facts that are `given`; None where it launches none. Raises ValueError with what to write instead."""
     if ece408.interface(code):
         return None
+    kernels = kernel_definitions(cuda_ast.parse(code))
+    asked = wanted if isinstance(wanted, str) else ""
+    one = unqualified(asked) if asked else next(iter(kernels), "")
+    drafted = one in kernels and (asked or len(kernels) == 1)
     try:
         own = sources.read_text(path)
         text = preprocessor.active("\n".join([*map(sources.read_text, included), own]), defined)
         # What it includes stands behind it, so that its lines keep their numbers.
         made = "\n".join(f"#define {name} {value}" for name, value in defined.items())
-        return read(f"{text[len(text) - len(own) :]}\n{text[: len(text) - len(own)]}\n{made}", wanted, names)
+        launch = read(f"{text[len(text) - len(own) :]}\n{text[: len(text) - len(own)]}\n{made}", wanted, names)
+        if launch or not given or not drafted:
+            return launch
+        facts = _draft(asked or one, kernels[one], code, names)
+        return _completed(facts, given, kernels[one])
     except UnreadableLaunch as unread:
-        kernels = kernel_definitions(cuda_ast.parse(code))
-        asked = wanted if isinstance(wanted, str) else ""
-        one = unqualified(asked) if asked else next(iter(kernels), "")
         facts = unread.facts
-        if not facts and one in kernels and (asked or len(kernels) == 1):
+        if not facts and drafted:
             facts = _draft(asked or one, kernels[one], code, names)
+        if drafted and (completed := _completed(facts, given, kernels[one])):
+            return completed
         macros = dict.fromkeys(re.findall(r"`([A-Z][A-Z\d_]+)` is no extent", str(unread)), UNKNOWN)
         told = f"; macros that the compiler gets go into `constants: {yaml_line(macros)}`" if macros else ""
         instead = (

@@ -174,24 +174,40 @@ def _pointed_kernels(
     given += [(cuda_ast.field_text(node, "value"), function) for node in named]
     names = [parameter for parameter, _ in function_parameters(function)]
     if name in names:
-        declared = cuda_ast.field(function, "declarator")
-        own = unqualified(cuda_ast.field_text(declared, "declarator")) if declared else ""
-        for call in cuda_ast.walk(root):
-            called = cuda_ast.field_text(call, "function") if call.type == "call_expression" else ""
-            listed = cuda_ast.field(call, "arguments")
-            around = cuda_ast.enclosing(call, "function_definition")
-            if (
-                re.split(r"\.|->", unqualified(called))[-1] == own
-                and listed
-                and around
-                and len(listed.named_children) > names.index(name)
-            ):
-                given.append((cuda_ast.node_text(listed.named_children[names.index(name)]), around))
+        for arguments, around in calls(function, root):
+            given += [(cuda_ast.node_text(each), around) for each in arguments[names.index(name) :][:1]]
     found: list[str] = []
     for text, around in given:
         kernel = "".join(text.split()).lstrip("&").replace(",", ", ")
         found += [kernel] if unqualified(kernel) in defined else _pointed_kernels(kernel, around, root, defined, seen)
     return list(dict.fromkeys(found))
+
+
+def calls(function: "Node", root: "Node") -> "Iterator[tuple[list[Node], Node]]":
+    """The arguments of each call of a function, and the function that calls it."""
+    declared = cuda_ast.field(function, "declarator")
+    own = unqualified(cuda_ast.field_text(declared, "declarator")) if declared else ""
+    for call in cuda_ast.walk(root):
+        called = cuda_ast.field_text(call, "function") if call.type == "call_expression" else ""
+        listed = cuda_ast.field(call, "arguments")
+        around = cuda_ast.enclosing(call, "function_definition")
+        if own and re.split(r"\.|->", unqualified(called))[-1] == own and listed and listed.named_children and around:
+            yield [each for each in listed.named_children if each.type != "comment"], around
+
+
+def choices(launch: LaunchSite) -> dict[str, str]:
+    """What names equal where a launch is reached, by each `if` and `switch` around it."""
+    found: dict[str, str] = {}
+    inner, around = launch.node, launch.node.parent
+    while around is not None and inner != launch.function:
+        if around.type == "if_statement" and inner == cuda_ast.field(around, "consequence"):
+            equal = re.fullmatch(r"\(\s*(\w+)\s*==\s*(\w+)\s*\)", cuda_ast.field_text(around, "condition"))
+            found |= {equal[1]: equal[2]} if equal else {}
+        elif around.type == "case_statement" and (switch := cuda_ast.enclosing(around, "switch_statement")):
+            asked, value = cuda_ast.field_text(switch, "condition").strip("() "), cuda_ast.field_text(around, "value")
+            found |= {asked: value} if value else {}
+        inner, around = around, around.parent
+    return found
 
 
 def _written_launches(root: "Node") -> Iterator[LaunchSite]:

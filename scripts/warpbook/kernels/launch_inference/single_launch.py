@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from warpbook.common import expressions, units
 from warpbook.kernels import launches
 from warpbook.kernels.launch_inference import cpp_expressions as cpp
-from warpbook.kernels.launch_inference import cuda_ast
-from warpbook.kernels.launch_inference.cpp_expressions import Known, UnreadableExpression
+from warpbook.kernels.launch_inference import cuda_ast, launch_sites
+from warpbook.kernels.launch_inference.cpp_expressions import Known, SymbolicValue, UnreadableExpression
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.host_scope import ASSERTS, Condition, Globals, HostScope, first_argument
 from warpbook.kernels.launch_inference.inferred_facts import (
@@ -98,9 +98,12 @@ class LaunchInference:
         names: HostNames,
         beside: Mapping[str, str] = MappingProxyType({}),
         first_pass: bool = False,
+        is_asked_for: bool = False,
+        choices: Mapping[str, str] = MappingProxyType({}),
     ):
         """`beside` are the host's extents that launches beside this one get; `first_pass`, whether the first pass of a loop
-        around it is read."""
+        around it is read; `is_asked_for`, whether somebody named the kernel: a choice that the host makes, not by an
+        extent, is made; `choices`, what the host's parameters are then."""
         self.names = names
         self._launch, self._kernel, self._outside, self._root = launch, kernel, outside, root
         self._host = function_parameters(launch.function)
@@ -109,8 +112,7 @@ class LaunchInference:
         self._by_place: dict[int, str] = {}
         self._beside = beside
         self.is_square = False
-        self.is_asked_for = False
-        """Whether somebody named the kernel: a choice that the host makes, not by an extent, is made."""
+        self.is_asked_for, self._choices = is_asked_for, choices
         self.is_of_path = False
         """Whether the facts that it is read for tell in which cases it is done."""
         self.fixed: dict[str, dict[str, int]] = {}
@@ -130,7 +132,8 @@ class LaunchInference:
         self._scope.reader.type_of = self._element
         self._scope.is_first_pass = first_pass
         for name, declaration in self._host:
-            self._scope.parameter(name, declaration, self._among)
+            self._scope.parameter(name, declaration, self._among, choices.get(name))
+        self._read_callers()
         for name, parameter in template_parameters(launch.function).items():
             if not parameter.is_type:
                 self._scope.template_parameter(name, parameter.default, cuda_ast.line(launch.function))
@@ -146,9 +149,53 @@ class LaunchInference:
 
     def with_sibling_extents(self, extents: Mapping[str, str]) -> "LaunchInference":
         """It, among launches that get extents by these names of the host's."""
-        made = LaunchInference(self._launch, self._kernel, self._outside, self._root, self.names, extents)
-        made.is_asked_for, made.is_of_path = self.is_asked_for, self.is_of_path
+        made = self._again(extents)
+        made.is_of_path = self.is_of_path
         return made
+
+    def _again(self, beside: Mapping[str, str], first_pass: bool = False) -> "LaunchInference":
+        what = (self._launch, self._kernel, self._outside, self._root, self.names)
+        return LaunchInference(*what, beside, first_pass, self.is_asked_for, self._choices)
+
+    def _read_callers(self) -> None:
+        """Parameters of the host's function that nothing else tells, as a grid, by what those who call it give."""
+        known = self._scope.known
+        types = [cuda_ast.field_text(declared, "type") for _, declared in self._host]
+        unread = {
+            name: place
+            for place, (name, _) in enumerate(self._host)
+            if isinstance(known.get(name), UnreadableExpression) or types[place] == "dim3"
+        }
+        given: dict[str, list[Known]] = {name: [] for name in unread}
+        for arguments, around in launch_sites.calls(self._launch.function, self._root) if unread else ():
+            if len(arguments) < len(self._host) or not self._gives_kernel(arguments, around):
+                continue
+            pairs = zip(self._host, arguments, strict=False)
+            named = {cuda_ast.node_text(each): known.get(name) for (name, _), each in pairs if name in known}
+            taken = {
+                name: value.text
+                for name, value in named.items()
+                if isinstance(value, SymbolicValue) and value.text in self.names.base
+            }
+            scope = HostScope(self._outside, taken, self.names)
+            scope.reader.type_of = self._element
+            for name, declaration in function_parameters(around):
+                scope.parameter(name, declaration, [])
+            if (body := cuda_ast.field(around, "body")) is not None:
+                scope.read_until(body, arguments[0])
+            for name, place in unread.items():
+                read = scope.reader.extents if types[place] == "dim3" else scope.reader.whole
+                with suppress(UnreadableExpression):
+                    given[name].append(read(arguments[place]))
+        known |= {
+            name: values[0] for name, values in given.items() if values and values.count(values[0]) == len(values)
+        }
+
+    def _gives_kernel(self, arguments: "list[Node]", around: "Node") -> bool:
+        """Whether a call of the host's function gives it the kernel of this launch, or no kernel."""
+        pointer = cuda_ast.field_text(self._launch.node, "function")
+        places = [place for place, (name, _) in enumerate(self._host) if name == pointer]
+        return all(self._launch.plain in cuda_ast.node_text(arguments[place]) for place in places)
 
     @property
     def is_complete(self) -> bool:
@@ -187,7 +234,7 @@ class LaunchInference:
     def _first_pass(self) -> dict[str, Any]:
         """The facts of the first pass of a loop of which each adds up what the one before left, and of the sum of what it
         leaves; none where they are not known."""
-        one = LaunchInference(self._launch, self._kernel, self._outside, self._root, self.names, self._beside, True)
+        one = self._again(self._beside, first_pass=True)
         one.is_of_path = True
         try:
             return one.infer().facts

@@ -239,9 +239,8 @@ def test_device_code_gets_what_a_gpu_gives(verdict):
 COPIES = "copies that a thread waits for"
 
 
-@pytest.mark.parametrize(
-    ("name", "right", "wrong", "words"),
-    [
+def test_a_copy_that_is_not_waited_for_not_fenced_or_not_aligned_is_found(verdict):
+    for name, right, wrong, words in [
         (COPIES, "__pipeline_wait_prior(0);\n        NEED", "NEED", "NaN"),
         (COPIES, "held + t, x + t, 4", "(char*)held + t * 4 + 2, x + t, 4", "its size does not align"),
         (
@@ -251,11 +250,9 @@ COPIES = "copies that a thread waits for"
             "executed fence.proxy.async",
         ),
         ("bulk stores", '"n"(512)', '"n"(500)', "no multiples of 16"),
-    ],
-)
-def test_a_copy_that_is_not_waited_for_not_fenced_or_not_aligned_is_found(verdict, name, right, wrong, words):
-    assert right in DEVICE[name]
-    assert words in verdict(device=DEVICE[name].replace(right, wrong), before=STORED)
+    ]:
+        assert right in DEVICE[name]
+        assert words in verdict(device=DEVICE[name].replace(right, wrong), before=STORED)
 
 
 GRAPH = "a graph that a stream records"

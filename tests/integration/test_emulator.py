@@ -42,20 +42,17 @@ def test_ptx_becomes_calls_with_each_instruction_s_operands_in_their_order():
     assert made.count("\n") == source.count("\n")
 
 
-@pytest.mark.parametrize(
-    ("known", "lacking"),
-    [
+def test_ptx_that_is_not_emulated_is_named_with_its_line():
+    for known, lacking in [
         ("cvt.rna.tf32.f32", "cvt.rz.tf32.f32"),
         ("mma.sync.aligned.m16n8k8", "mma.sync.aligned.m16n8k4"),
         ('%1;" : "=r"(bits)', '1.5;" : "=r"(bits)'),
-    ],
-)
-def test_ptx_that_is_not_emulated_is_named_with_its_line(known, lacking):
-    source = (variants.FOLDER / "tensor_cores.cu").read_text()
-    line = source.count("\n", 0, source.index(f'asm volatile("{known}' if "mma" in known else known)) + 1
-    with pytest.raises(VariantFailure, match=rf"beyond the emulator: inline PTX \(.*\), line {line}") as refused:
-        translation.to_host(source.replace(known, lacking), "tensor_cores.cu", {})
-    assert refused.value.status == "unsupported"
+    ]:
+        source = (variants.FOLDER / "tensor_cores.cu").read_text()
+        line = source.count("\n", 0, source.index(f'asm volatile("{known}' if "mma" in known else known)) + 1
+        with pytest.raises(VariantFailure, match=rf"beyond the emulator: inline PTX \(.*\), line {line}") as refused:
+            translation.to_host(source.replace(known, lacking), "tensor_cores.cu", {})
+        assert refused.value.status == "unsupported"
 
 
 STAGED = """
@@ -94,19 +91,16 @@ extern "C" __global__ void conv_forward(
 
 
 @needs_compiler
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
+def test_what_is_copied_to_shared_memory_is_there_once_it_was_waited_for(tmp_path):
+    for old, new, words in [
         ("", "", ""),
         ('"cp.async.wait_all;"', '""', "outputs are NaN or infinite"),
         ('"r"(place)', '"r"(place + 4)', "no multiples of 16"),
         ('"r"(place)', '"r"(place + 4096)', "beyond the block's dynamic shared memory"),
-    ],
-)
-def test_what_is_copied_to_shared_memory_is_there_once_it_was_waited_for(old, new, words, tmp_path):
-    (tmp_path / "staged.cu").write_text(STAGED.replace(old, new))
-    failed = reasons(checked(tmp_path, "staged", wrong=bool(words)))
-    assert any(words in reason for reason in failed) if words else not failed
+    ]:
+        (tmp_path / "staged.cu").write_text(STAGED.replace(old, new))
+        failed = reasons(checked(tmp_path, "staged", wrong=bool(words)))
+        assert any(words in reason for reason in failed) if words else not failed, words
 
 
 NAMED = """
@@ -117,21 +111,18 @@ NAMED = """
 
 
 @needs_compiler
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
+def test_a_warp_that_only_arrives_at_a_barrier_is_waited_for_by_the_others(tmp_path):
+    for old, new, words in [
         ("", "", ""),
         ('"bar.arrive 1, 128;"', '""', "threads wait at a barrier with a number for others that do not come"),
         ('"bar.arrive 1, 128;"', '"bar.arrive 1, 96;"', "say different numbers of threads"),
         ('"bar.sync 1, 128;"', '""', "outputs are NaN or infinite"),
-    ],
-)
-def test_a_warp_that_only_arrives_at_a_barrier_is_waited_for_by_the_others(old, new, words, tmp_path):
-    one_warp = "i = threadIdx.y == 0 ? threadIdx.x : count; i < count; i += 32"
-    source = STAGED.replace("i = thread; i < count; i += 128", one_warp).replace("__syncthreads();", NAMED)
-    (tmp_path / "staged.cu").write_text(source.replace(old, new))
-    failed = reasons(checked(tmp_path, "staged", wrong=bool(words)))
-    assert any(words in reason for reason in failed) if words else not failed
+    ]:
+        one_warp = "i = threadIdx.y == 0 ? threadIdx.x : count; i < count; i += 32"
+        source = STAGED.replace("i = thread; i < count; i += 128", one_warp).replace("__syncthreads();", NAMED)
+        (tmp_path / "staged.cu").write_text(source.replace(old, new))
+        failed = reasons(checked(tmp_path, "staged", wrong=bool(words)))
+        assert any(words in reason for reason in failed) if words else not failed, words
 
 
 @needs_compiler
@@ -148,11 +139,9 @@ def test_a_product_of_a_warpgroup_in_a_block_of_no_whole_ones_is_told(tmp_path):
 
 
 @needs_compiler
-@pytest.mark.parametrize(
-    ("place", "words"), [('"r"(place)', ""), ('"r"(place + 8192)', "beyond the block's arrays in shared memory")]
-)
-def test_a_copy_reaches_an_array_of_fixed_size_in_shared_memory_and_nothing_behind_it(place, words, tmp_path):
-    source = STAGED.replace("extern __shared__ float4 taps[]", "__shared__ float4 taps[512]")
-    (tmp_path / "staged.cu").write_text(source.replace('"r"(place)', place))
-    failed = reasons(checked(tmp_path, "staged", wrong=bool(words)))
-    assert any(words in reason for reason in failed) if words else not failed
+def test_a_copy_reaches_an_array_of_fixed_size_in_shared_memory_and_nothing_behind_it(tmp_path):
+    for place, words in [('"r"(place)', ""), ('"r"(place + 8192)', "beyond the block's arrays in shared memory")]:
+        source = STAGED.replace("extern __shared__ float4 taps[]", "__shared__ float4 taps[512]")
+        (tmp_path / "staged.cu").write_text(source.replace('"r"(place)', place))
+        failed = reasons(checked(tmp_path, "staged", wrong=bool(words)))
+        assert any(words in reason for reason in failed) if words else not failed, words

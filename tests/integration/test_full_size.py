@@ -44,22 +44,19 @@ def check(tmp_path_factory):
     return lambda: full_size.check(variant, case, False, folder, library)
 
 
-@pytest.mark.parametrize(
-    ("fault", "words"),
-    [
+def test_a_fault_that_shows_at_the_largest_size_alone_is_found(check, monkeypatch):
+    for fault, words in [
         ("index", "own.cu:17: signed integer overflow"),
         ("beyond", "use-after-poison in conv_forward at own.cu:18"),
         ("byte", "writes no y above N = 2"),
         ("batch", "writes no y above N = "),
         ("half", "writes no y above N = 48"),
         ("result", "is wrong on"),
-    ],
-)
-def test_a_fault_that_shows_at_the_largest_size_alone_is_found(check, monkeypatch, fault, words):
-    monkeypatch.setenv("FAULT", fault)
-    row = check()
-    assert (row["status"], row["size"]) == ("wrong_result", 10_000)
-    assert words in row["reason"]
+    ]:
+        monkeypatch.setenv("FAULT", fault)
+        row = check()
+        assert (row["status"], row["size"]) == ("wrong_result", 10_000)
+        assert words in row["reason"]
 
 
 def test_a_right_kernel_is_right_at_the_largest_size(check):

@@ -81,35 +81,30 @@ def check(tmp_path_factory):
     return checked
 
 
-@pytest.mark.parametrize(
-    ("fault", "words"),
-    [
+def test_memory_without_a_value_is_found_where_comparisons_pass_over_a_nan(check, monkeypatch):
+    for fault, words in [
         ("variable", "from the variable largest declared at line 16: it is right where that is NaN"),
         ("shared", "from shared memory declared at line 10: it is right where that is NaN"),
         ("exited", "from a lane that takes no part in the shuffle at line 19: it is right where that is NaN"),
         ("int", "in softmax at own.cu:18"),
         ("first", "outputs are NaN or infinite"),  # another value of the row is far above
-    ],
-)
-def test_memory_without_a_value_is_found_where_comparisons_pass_over_a_nan(check, monkeypatch, fault, words):
-    monkeypatch.setenv("FAULT", fault)
-    assert words in check()[0]
+    ]:
+        monkeypatch.setenv("FAULT", fault)
+        assert words in check()[0]
 
 
-@pytest.mark.parametrize(
-    ("fault", "words"), [("aligned", "rows=512 columns=512"), ("rows", "leaves 196672 of 262208 outputs unwritten")]
-)
-def test_what_is_wrong_at_shapes_of_a_study_alone_is_found_on_small_ones_like_them(check, monkeypatch, fault, words):
-    monkeypatch.setenv("FAULT", fault)
-    assert check() == []
-    assert any(words in reason for reason in check(excerpts=True))
+def test_what_is_wrong_at_shapes_of_a_study_alone_is_found_on_small_ones_like_them(check, monkeypatch):
+    for fault, words in [("aligned", "rows=512 columns=512"), ("rows", "leaves 196672 of 262208 outputs unwritten")]:
+        monkeypatch.setenv("FAULT", fault)
+        assert check() == []
+        assert any(words in reason for reason in check(excerpts=True))
 
 
-@pytest.mark.parametrize("fault", ["none", "waits"])
-def test_a_right_kernel_is_right_also_where_a_block_waits_for_the_next(check, monkeypatch, fault):
-    monkeypatch.setenv("FAULT", fault)
-    assert check() == []
-    assert check(excerpts=fault == "none") == []
+def test_a_right_kernel_is_right_also_where_a_block_waits_for_the_next(check, monkeypatch):
+    for fault in ["none", "waits"]:
+        monkeypatch.setenv("FAULT", fault)
+        assert check() == []
+        assert check(excerpts=fault == "none") == []
 
 
 @pytest.mark.parametrize(("condition", "wrong"), [("__CUDA_ARCH__ >= 700", False), ("__CUDA_ARCH__ >= 1000", True)])

@@ -118,10 +118,10 @@ def test_a_compiler_that_is_killed_each_time_is_no_verdict(check, tmp_path):
 
 
 @needs_compiler
-@pytest.mark.parametrize("words", ["No space left on device", "out of memory", KILLED])
-def test_a_source_that_says_what_a_machine_in_trouble_says_does_not_compile(check, words):
-    assert check.run(code=f"{FILE.read_text()}\n#error {words}\n").returncode == 0
-    assert check.statuses() == {"compile_failed"}
+def test_a_source_that_says_what_a_machine_in_trouble_says_does_not_compile(check):
+    for words in ["No space left on device", "out of memory", KILLED]:
+        assert check.run(code=f"{FILE.read_text()}\n#error {words}\n").returncode == 0
+        assert check.statuses() == {"compile_failed"}
 
 
 @needs_compiler

@@ -167,10 +167,9 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_kernel_or_fact_is_named(verdict, name):
-    code, facts, words = WRONG[name]
-    assert words in verdict(code, facts, wrong=True)
+def test_a_wrong_kernel_or_fact_is_named(verdict):
+    told = {name: verdict(code, facts, wrong=True) for name, (code, facts, _) in WRONG.items()}
+    assert {name: words for name, words in told.items() if WRONG[name][2] not in words} == {}
 
 
 REFUSED = [

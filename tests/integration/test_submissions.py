@@ -770,7 +770,7 @@ def test_without_a_submission_the_command_asks_for_one(workspace):
     assert "path: nowhere is no folder; give the one that holds project/ or m3/" in done.stdout + done.stderr
 
 
-def test_strangers_submissions_are_refused_without_a_sandbox_unless_none_is_asked_for(tmp_path, monkeypatch):
+def test_strangers_submissions_are_refused_without_a_sandbox(tmp_path, monkeypatch):
     hand_in(tmp_path / "all" / "theirs", final="x")
     (tmp_path / "workspace").mkdir()
     workspace = Workspace(tmp_path / "workspace")
@@ -785,8 +785,6 @@ def test_strangers_submissions_are_refused_without_a_sandbox_unless_none_is_aske
         "strangers' kernels run in a sandbox, and there is none here: bubblewrap is not inst"
         in done.stdout + done.stderr
     )
-    done = workspace.snakemake(*arguments, "sandbox=none")
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_stranger_s_submission_is_sandboxed_on_a_gpu_too_and_watched_by_no_profiler():

@@ -142,32 +142,30 @@ def checked(variant, built, library, places):
     return rows
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_products_are_right_on_every_layer_that_a_kernel_is_for(name, compiled):
-    variant, built, library = compiled(name, planted=False)
-    every = {
-        (network.name, place) for network in networks.all_networks().values() for place in range(len(network.convs))
-    }
-    if name in NAMES_ITS_LAYERS:
-        supported = [
-            (of, place) for of, place in every if not variant.unsupported(networks.find(of).convs[place].at(1))
-        ]
-        assert sorted(supported) == sorted(LAYERS[name])
-    checks = checked(variant, built, library, LAYERS[name])
-    assert not reasons(row for rows in checks for row in rows)
-    for integers, reals in checks:
-        assert integers["max_abs_err"] == 0
-        assert 0 < reals["rel_l2_err"] < 1e-6  # of FP32 sums
+def test_products_are_right_on_every_layer_that_a_kernel_is_for(compiled):
+    every = [(of.name, place) for of in networks.all_networks().values() for place in range(len(of.convs))]
+    for name, places in LAYERS.items():
+        variant, built, library = compiled(name, planted=False)
+        if name in NAMES_ITS_LAYERS:
+            supported = [
+                (of, place) for of, place in every if not variant.unsupported(networks.find(of).convs[place].at(1))
+            ]
+            assert sorted(supported) == sorted(places)
+        checks = checked(variant, built, library, places)
+        assert not reasons(row for rows in checks for row in rows)
+        for integers, reals in checks:
+            assert integers["max_abs_err"] == 0
+            assert 0 < reals["rel_l2_err"] < 1e-6  # of FP32 sums
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_in_a_kernel_on_tensor_cores_is_seen(name, compiled, monkeypatch):
-    for number, fault in enumerate(FAULTS[name], 1):
-        monkeypatch.setenv(FAULT, str(number))
-        places = FAULT_LAYERS.get(name, FIRST_AND_LATER)
-        rows = [row for rows in checked(*compiled(name, planted=True), places) for row in rows if not row["ok"]]
-        assert {row["status"] for row in rows} == {"wrong_result"}, fault
-        assert fault.seen in rows[-1]["reason"], fault
+def test_a_fault_in_a_kernel_on_tensor_cores_is_seen(compiled, monkeypatch):
+    for name in FAULTS:
+        for number, fault in enumerate(FAULTS[name], 1):
+            monkeypatch.setenv(FAULT, str(number))
+            places = FAULT_LAYERS.get(name, FIRST_AND_LATER)
+            rows = [row for rows in checked(*compiled(name, planted=True), places) for row in rows if not row["ok"]]
+            assert {row["status"] for row in rows} == {"wrong_result"}, fault
+            assert fault.seen in rows[-1]["reason"], fault
 
 
 SCRIPT = """
@@ -246,20 +244,17 @@ def outside_fp32(compiled, run_emulated):
     return call
 
 
-@pytest.mark.parametrize(
-    ("name", "places"),
-    [
+def test_each_output_is_fp32_s_whatever_lies_beside_it_in_the_image(outside_fp32):
+    for name, places in [
         ("fp16x3_mma", [("fa17", 0), ("fa18", 0), ("sp19", 1), ("ece408", 1), ("fa19", 1)]),
         ("fp16x3_wgmma", [("sp19", 1), ("fa19", 1), ("ece408", 0), ("ece408", 1)]),
         ("implicit_gemm", [("many", 0), ("many", 1)]),
-    ],
-)
-def test_each_output_is_fp32_s_whatever_lies_beside_it_in_the_image(name, places, outside_fp32):
-    assert outside_fp32(name, places, planted=False) == []
+    ]:
+        assert outside_fp32(name, places, planted=False) == [], name
 
 
-@pytest.mark.parametrize("name", RANGE_FAULTS)
-def test_an_output_that_fp16_cannot_give_is_seen(name, outside_fp32, monkeypatch):
-    for number, fault in enumerate(RANGE_FAULTS[name]):
-        monkeypatch.setenv(FAULT, str(1 + len(FAULTS[name]) + number))
-        assert outside_fp32(name, RANGE_FAULT_LAYERS[name], planted=True), fault
+def test_an_output_that_fp16_cannot_give_is_seen(outside_fp32, monkeypatch):
+    for name in RANGE_FAULTS:
+        for number, fault in enumerate(RANGE_FAULTS[name]):
+            monkeypatch.setenv(FAULT, str(1 + len(FAULTS[name]) + number))
+            assert outside_fp32(name, RANGE_FAULT_LAYERS[name], planted=True), fault

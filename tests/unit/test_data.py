@@ -119,21 +119,17 @@ def test_own_images_that_do_not_fit_are_named_with_the_remedy(tmp_path):
         image_files.read(network)
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
+def test_a_damaged_or_foreign_file_is_refused_by_name(tmp_path, monkeypatch):
+    for content, words in [
         (gzip.compress(b"\0\0\x08\x01" + (10_000).to_bytes(4, "big") + bytes(10_000)), "SHA-256"),
         (b"not a gzip file", "not a whole gzip file"),
         (gzip.compress(bytes(100_000))[:60], "not a whole gzip file"),
-    ],
-    ids=["foreign", "not gzip", "truncated"],
-)
-def test_a_damaged_or_foreign_file_is_refused_by_name(tmp_path, monkeypatch, content, words):
-    (tmp_path / LABELS).write_bytes(content)
-    monkeypatch.setenv("FASHION_MNIST", str(tmp_path))
-    with pytest.raises(UserError, match=words) as raised:
-        fashion_mnist.read_idx(LABELS)
-    assert str(tmp_path / LABELS) in str(raised.value)
+    ]:
+        (tmp_path / LABELS).write_bytes(content)
+        monkeypatch.setenv("FASHION_MNIST", str(tmp_path))
+        with pytest.raises(UserError, match=words) as raised:
+            fashion_mnist.read_idx(LABELS)
+        assert str(tmp_path / LABELS) in str(raised.value)
 
 
 def test_without_data_or_network_every_place_looked_at_is_named(tmp_path, monkeypatch):

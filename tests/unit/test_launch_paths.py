@@ -2,8 +2,6 @@
 
 import shutil
 
-import pytest
-
 from warpbook.kernels import variants
 from warpbook.problems import problem as problems
 
@@ -66,34 +64,30 @@ BRANCHES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BRANCHES)
-def test_the_launches_of_a_case_are_those_that_the_host_reaches(name, tmp_path):
-    body, cases = BRANCHES[name]
-    variant = read(tmp_path, body)
-    assert not variant.read_error
-    for extents, expected in cases.items():
-        kernels = launched(variant, **dict(zip("mnk", extents, strict=True)))
-        assert kernels == expected or expected in kernels[0], extents
+def test_the_launches_of_a_case_are_those_that_the_host_reaches(tmp_path):
+    for name, (body, cases) in BRANCHES.items():
+        variant = read(tmp_path, body)
+        assert not variant.read_error, name
+        for extents, expected in cases.items():
+            kernels = launched(variant, **dict(zip("mnk", extents, strict=True)))
+            assert kernels == expected or expected in kernels[0], (name, extents)
 
 
 def test_what_always_holds_is_no_condition(tmp_path):
     assert read(tmp_path, BRANCHES["what always holds"][0]).header.steps == []
 
 
-@pytest.mark.parametrize(
-    ("before", "limits"),
-    [
+def test_conditions_of_single_extents_are_limits(tmp_path):
+    for before, limits in [
         ("assert(m % 8 == 0 && n % 4 == 0);", {"m": {"multiple_of": 8}, "n": {"multiple_of": 4}}),
         ("if (m > 64 || n < 3 || k != 5) return;", {"m": {"at_most": 64}, "n": {"at_least": 3}, "k": {"is": 5}}),
         ("if (m >= 64 || m <= 3 || m % 2) return;", {"m": {"at_most": 63, "at_least": 4, "multiple_of": 2}}),
         ("if (m > 64 || m > 32) return;", {}),
         ("if (m > n) return;", {}),
-    ],
-)
-def test_conditions_of_single_extents_are_limits(before, limits, tmp_path):
-    header = read(tmp_path, f"{before} {FAST}").header
-    assert header.limits.model_dump(exclude_unset=True, by_alias=True) == limits
-    assert bool(header.steps) == (not limits)
+    ]:
+        header = read(tmp_path, f"{before} {FAST}").header
+        assert header.limits.model_dump(exclude_unset=True, by_alias=True) == limits
+        assert bool(header.steps) == (not limits)
 
 
 def test_what_a_kernel_asserts_of_its_numbers_limits_it(tmp_path):
@@ -195,15 +189,15 @@ void solve(const float *input, float *output, int N) { run(input, output, N, par
 """
 
 
-@pytest.mark.parametrize("answer", ["", "kernel: [part, rest]\n"])
-def test_launches_in_a_row_are_those_of_the_way_through_their_function(answer, tmp_path):
-    shutil.copy(problems.FOLDER / "reduce" / "problem.py", tmp_path)
-    (tmp_path / "mine.cu").write_text(PARTIAL)
-    (tmp_path / "mine.yaml").write_text(answer)
-    variant = variants.read("mine", tmp_path)
-    assert not variant.read_error
-    expected = {63: ["rest"], 128: ["part<64>", "rest"], 130: ["part<64>", "rest", "rest"]}
-    assert {n: launched(variant, n=n) for n in expected} == expected
+def test_launches_in_a_row_are_those_of_the_way_through_their_function(tmp_path):
+    for answer in ["", "kernel: [part, rest]\n"]:
+        shutil.copy(problems.FOLDER / "reduce" / "problem.py", tmp_path)
+        (tmp_path / "mine.cu").write_text(PARTIAL)
+        (tmp_path / "mine.yaml").write_text(answer)
+        variant = variants.read("mine", tmp_path)
+        assert not variant.read_error
+        expected = {63: ["rest"], 128: ["part<64>", "rest"], 130: ["part<64>", "rest", "rest"]}
+        assert {n: launched(variant, n=n) for n in expected} == expected
 
 
 def test_a_choice_by_an_enumeration_is_made_where_its_kernel_is_named(tmp_path):
@@ -276,9 +270,8 @@ void solve(const float *x, float *y, int columns, float *given) {
 """
 
 
-@pytest.mark.parametrize(
-    ("made", "first"),
-    [
+def test_memory_that_the_host_copies_to_holds_what_is_known_of_the_host_s(tmp_path):
+    for made, first in [
         (
             "float *host = new float[1]; for (int i = 0; i < 1; i++) host[i] = -FLT_MAX;",
             {"top": -3.4028234663852886e38},
@@ -288,47 +281,39 @@ void solve(const float *x, float *y, int columns, float *given) {
         ("float *host = (float *)calloc(1, 4);", "top"),
         ("float *host = given;", None),
         ("float *host = new float[1]; host[0] = 0; host[0] = 2;", None),
-    ],
-)
-def test_memory_that_the_host_copies_to_holds_what_is_known_of_the_host_s(made, first, tmp_path):
-    shutil.copy(problems.FOLDER / "softmax" / "problem.py", tmp_path)
-    (tmp_path / "mine.cu").write_text(FILLED.replace("MADE", made))
-    variant = variants.read("mine", tmp_path)
-    if first is None:
-        assert "nothing tells what the host copies to `top`" in variant.read_error
-    else:
-        assert (variant.header.steps[0].fill or variant.header.steps[0].clear) == first
+    ]:
+        shutil.copy(problems.FOLDER / "softmax" / "problem.py", tmp_path)
+        (tmp_path / "mine.cu").write_text(FILLED.replace("MADE", made))
+        variant = variants.read("mine", tmp_path)
+        if first is None:
+            assert "nothing tells what the host copies to `top`" in variant.read_error
+        else:
+            assert (variant.header.steps[0].fill or variant.header.steps[0].clear) == first
 
 
-@pytest.mark.parametrize(
-    ("before", "cleared"),
-    [
+def test_a_sum_that_a_kernel_adds_to_is_0_where_each_caller_sets_it(tmp_path):
+    for before, cleared in [
         ("float *d_out; cudaMalloc(&d_out, 4); cudaMemset(d_out, 0, 4);", True),
         ("thrust::device_vector<float> d_out(1);", True),
         ("float *d_out; cudaMalloc(&d_out, 4);", False),
-    ],
-)
-def test_a_sum_that_a_kernel_adds_to_is_0_where_each_caller_sets_it(before, cleared, tmp_path):
-    kernels = "__global__ void add(const float *x, float *y, int n) { atomicAdd(y, x[n - 1]); }\n"
-    benchmark = f"int main() {{ {before} solve(d_in, d_out, 64); check<<<1, 1>>>(d_out); }}\n"
-    shutil.copy(problems.FOLDER / "reduce" / "problem.py", tmp_path)
-    host = "void solve(const float *x, float *y, int n) { add<<<1, 32>>>(x, y, n); }\n__global__ void check(float *y) { *y = 1; }\n"
-    (tmp_path / "mine.cu").write_text(kernels + host + benchmark)
-    header = variants.read("mine", tmp_path).header
-    assert (header.kernel, header.clear) == ("add", ["y"] if cleared else [])
+    ]:
+        kernels = "__global__ void add(const float *x, float *y, int n) { atomicAdd(y, x[n - 1]); }\n"
+        benchmark = f"int main() {{ {before} solve(d_in, d_out, 64); check<<<1, 1>>>(d_out); }}\n"
+        shutil.copy(problems.FOLDER / "reduce" / "problem.py", tmp_path)
+        host = "void solve(const float *x, float *y, int n) { add<<<1, 32>>>(x, y, n); }\n__global__ void check(float *y) { *y = 1; }\n"
+        (tmp_path / "mine.cu").write_text(kernels + host + benchmark)
+        header = variants.read("mine", tmp_path).header
+        assert (header.kernel, header.clear) == ("add", ["y"] if cleared else [])
 
 
-@pytest.mark.parametrize(
-    "head",
-    [
+def test_extents_in_an_array_of_the_host_s_are_read(tmp_path):
+    for head in [
         "const float *a, const float *b, float *c, const int *a_dim, int *bShape",
         "const float *a, const float *b, float *c, int m, int n, int k",
-    ],
-)
-def test_extents_in_an_array_of_the_host_s_are_read(head, tmp_path):
-    own = "int a_dim[2] = {m, k}; int bShape[] = {k, n};" if "int m" in head else ""
-    variant = read(tmp_path, f"{own} fast<<<a_dim[0], 32>>>(a, b, c, a_dim[0], bShape[1], a_dim[1]);", head=head)
-    assert (variant.header.grid, variant.header.arguments[3:]) == (["m"], ["m", "n", "k"])
+    ]:
+        own = "int a_dim[2] = {m, k}; int bShape[] = {k, n};" if "int m" in head else ""
+        variant = read(tmp_path, f"{own} fast<<<a_dim[0], 32>>>(a, b, c, a_dim[0], bShape[1], a_dim[1]);", head=head)
+        assert (variant.header.grid, variant.header.arguments[3:]) == (["m"], ["m", "n", "k"])
 
 
 def test_kernels_that_get_the_same_arrays_are_two_ways_to_the_result(tmp_path):

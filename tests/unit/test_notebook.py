@@ -93,20 +93,16 @@ def test_the_clone_s_configuration_is_left_as_it_is():
     assert networks.with_library(values) is values
 
 
-@pytest.mark.parametrize(
-    ("named", "compared"),
-    [
+def test_a_plan_has_the_notebook_s_kernels_and_those_that_they_need(notebook, monkeypatch):
+    for named, compared in [
         ({}, {"gemm/mine", "gemm/tiled", "gemm/coalesced", "gemm/naive"}),
         (
             {"variants": ["cublas_fp32"]},
             {"gemm/cublas_fp32", "gemm/mine", "gemm/tiled", "gemm/coalesced", "gemm/naive"},
         ),
-    ],
-    ids=["its own and what they build on", "and those that it names"],
-)
-def test_a_plan_has_the_notebook_s_kernels_and_those_that_they_need(notebook, monkeypatch, named, compared):
-    made = planned(monkeypatch, study="mine", studies={"mine": STUDY | named})
-    assert set(made.variants) == compared
+    ]:
+        made = planned(monkeypatch, study="mine", studies={"mine": STUDY | named})
+        assert set(made.variants) == compared
 
 
 def test_a_study_of_a_problem_without_own_kernels_compares_all_built_in_ones(notebook, monkeypatch):

@@ -160,23 +160,26 @@ def normalized(bias: bool = False) -> Network:
     return Network("normal", Description.model_validate({"input": {"size": 6}, "layers": layers}))
 
 
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("eps", [None, 0.125])
-def test_batch_normalisation_is_folded_when_weights_are_read(tmp_path, bias, eps):
-    network, drawn = normalized(bias), np.random.default_rng(4)
-    arrays = {name: 1 + drawn.random(shape) for name, shape in network.unfolded_parameters.items()}
-    found, _ = weights.read(
-        npz(tmp_path / "normal.npz", **arrays, **({} if eps is None else {"conv1.eps": eps, "conv2.eps": eps})), network
-    )
-    assert {name: array.shape for name, array in found.items()} == network.parameters
-    for name in ("conv1", "conv2"):
-        gamma, beta, mean, var = (arrays[f"{name}.{part}"] for part in ("gamma", "beta", "mean", "var"))
-        scale = gamma / np.sqrt(var + (1e-5 if eps is None else eps))
-        shift = beta + (arrays.get(f"{name}.bias", 0) - mean) * scale
-        assert np.allclose(found[f"{name}.weight"], arrays[f"{name}.weight"] * scale[:, None, None, None], rtol=1e-6)
-        assert np.allclose(found[f"{name}.bias"], shift, rtol=1e-6, atol=1e-6)
-    folded, _ = weights.read(npz(tmp_path / "folded.npz", **found), network)
-    assert all(np.array_equal(folded[name], found[name]) for name in found)
+def test_batch_normalisation_is_folded_when_weights_are_read(tmp_path):
+    for bias in [False, True]:
+        for eps in [None, 0.125]:
+            network, drawn = normalized(bias), np.random.default_rng(4)
+            arrays = {name: 1 + drawn.random(shape) for name, shape in network.unfolded_parameters.items()}
+            found, _ = weights.read(
+                npz(tmp_path / "normal.npz", **arrays, **({} if eps is None else {"conv1.eps": eps, "conv2.eps": eps})),
+                network,
+            )
+            assert {name: array.shape for name, array in found.items()} == network.parameters
+            for name in ("conv1", "conv2"):
+                gamma, beta, mean, var = (arrays[f"{name}.{part}"] for part in ("gamma", "beta", "mean", "var"))
+                scale = gamma / np.sqrt(var + (1e-5 if eps is None else eps))
+                shift = beta + (arrays.get(f"{name}.bias", 0) - mean) * scale
+                assert np.allclose(
+                    found[f"{name}.weight"], arrays[f"{name}.weight"] * scale[:, None, None, None], rtol=1e-6
+                )
+                assert np.allclose(found[f"{name}.bias"], shift, rtol=1e-6, atol=1e-6)
+            folded, _ = weights.read(npz(tmp_path / "folded.npz", **found), network)
+            assert all(np.array_equal(folded[name], found[name]) for name in found)
 
 
 def test_batch_normalisation_of_a_framework_is_read_in_its_order_and_by_its_words(tmp_path):
@@ -217,13 +220,13 @@ def test_batch_normalisation_that_the_network_does_not_have_is_refused(tmp_path)
         assert f"small.npz: {words}" in str(raised.value)
 
 
-@pytest.mark.parametrize(("ending", "package"), [("safetensors", "safetensors"), ("pt", "torch"), ("pth", "torch")])
-def test_a_file_whose_package_is_missing_says_what_to_install(tmp_path, monkeypatch, ending, package):
-    monkeypatch.setitem(sys.modules, package, None)
-    path = tmp_path / f"small.{ending}"
-    path.write_bytes(b"anything")
-    with pytest.raises(UserError, match=f"needs the Python package {package}: pip install {package}"):
-        weights.read(path, small())
+def test_a_file_whose_package_is_missing_says_what_to_install(tmp_path, monkeypatch):
+    for ending, package in [("safetensors", "safetensors"), ("pt", "torch"), ("pth", "torch")]:
+        monkeypatch.setitem(sys.modules, package, None)
+        path = tmp_path / f"small.{ending}"
+        path.write_bytes(b"anything")
+        with pytest.raises(UserError, match=f"needs the Python package {package}: pip install {package}"):
+            weights.read(path, small())
 
 
 def test_a_safetensors_file_is_imported(tmp_path):

@@ -25,7 +25,7 @@ def last_page_view(ev: Evidence) -> View:
     missing = None if ev.problems.table.empty else _missing_table(ev)
     return View(
         missing_table=missing,
-        missing_sentence=_missing_sentence(missing) if missing else "",
+        missing_sentence=missing_sentence(missing) if missing else "",
         unwanted=ev.missing_reason("cpu"),
         hot_within=bench.HOT_WITHIN,
         cold=COLD.get(protocol, COLD[timing.PROTOCOL]),
@@ -68,7 +68,7 @@ def _missing_table(ev: Evidence) -> HtmlTable:
     )
 
 
-def _missing_sentence(table: HtmlTable) -> str:
+def missing_sentence(table: HtmlTable) -> str:
     """What a table of one row that lacks all its times says; empty of any other."""
     if len(table.rows) > 1 or len(table.head) > 4:
         return ""

@@ -63,7 +63,7 @@ class MissingData(EvidencePart):
         """Why no CPU variant has a time for every layer; empty where one has."""
         if self._ev.ranking.measured_variants("cpu"):
             return ""
-        none = f"the run {self._ev.local.run_id} has no valid time of a CPU variant on every layer; the last chapter lists them"
+        none = "no CPU variant has a valid time on every layer; the last chapter has the reasons"
         return self._ev.missing_reason("cpu") or none
 
     def _group_rows(self, lacks: Iterable[_Lack]) -> Iterator[dict[str, Any]]:

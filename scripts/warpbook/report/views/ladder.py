@@ -181,12 +181,16 @@ def _chart(ev: Evidence, device: str) -> Figure:
     what = "Rate" if any(case.at(ev.largest).flops for case in ev.layers) else "Traffic"
     drawn = ev.ranking.foremost(device)
     left_out = [one.stem for one in ev.ranking.measured_variants(device) if one not in drawn]
-    shown = f"the foremost {device.upper()} variants" if left_out else f"every {device.upper()} variant"
+    shown = (
+        f"the fastest {device.upper()} variants, the naive one and the libraries"
+        if left_out
+        else f"every {device.upper()} variant"
+    )
     return Figure(
         f"ladder-{device}-rates",
         bound_plots.rates_by_size(ev, device),
         f"{what} of {shown} against size, a panel for each {ev.case_word}.",
         f"{what} of {shown} against size, on {ev.device_name(device)}, by op time; intervals of 95 %."
-        + f" Not drawn, as slower than these: {units.join_all(left_out)}." * bool(left_out)
+        + f" Not drawn: {units.join_all(left_out)}." * bool(left_out)
         + (" Dashed: what the hardware allows the direct method in FP32." if device == "gpu" else ""),
     )

@@ -179,8 +179,13 @@ def _verdict(ev: Evidence, one: Variant, cases: tuple[Case, ...], size: int) -> 
 
 def _chart(ev: Evidence, device: str) -> Figure:
     what = "Rate" if any(case.at(ev.largest).flops for case in ev.layers) else "Traffic"
-    drawn = ev.ranking.foremost(device)
-    left_out = [one.stem for one in ev.ranking.measured_variants(device) if one not in drawn]
+    timed = [
+        one
+        for one in ev.compared_variants(device)
+        if any(ev.times.op(one.name, case, ev.largest) for case in ev.layer_names)
+    ]
+    drawn = ev.ranking.foremost(device) or timed
+    left_out = [one.stem for one in timed if one not in drawn]
     shown = (
         f"the fastest {device.upper()} variants, the naive one and the libraries"
         if left_out

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import probe_machine
 from warpbook.common import units
 from warpbook.common.statistics import Estimate
-from warpbook.report.evidence import Evidence
+from warpbook.report.evidence import Evidence, ranking
 from warpbook.report.evidence.ranking import Ranking
 from warpbook.report.figures import time_plots
 from warpbook.report.views import cell_markup, executive
@@ -148,11 +148,29 @@ def test_a_library_s_call_that_runs_the_kernels_of_another_is_named_with_that(ev
     assert cell_markup.library_words(told, every[2]) == "emulated"
 
 
-def test_the_page_tells_what_the_whole_program_takes_with_the_first_kernel_and_with_the_best(ev):
+def test_the_page_tells_the_convolutions_share_of_the_whole_program_and_no_two_times_within_its_noise(ev):
     said = next(one.text for one in executive.executive_view(ev).findings if one.label == "Program")
-    both = [
-        f" of {units.time(1e3 * ev.programs.runs(one.name, ev.largest).elapsed_s.median(), 3)} with {one.stem}"
-        for one in (ev.ranking.naive, ev.ranking.best)
-    ]
-    assert said.startswith("The convolutions are hardly a part of the whole program (")
-    assert re.search(rf"%{both[0]} and [\d.]+\s?%{both[1]}\), so no kernel changes its time visibly\. ", said), said
+    shares = " and ".join(rf"[\d.]+\s?% with {one.stem}" for one in (ev.ranking.naive, ev.ranking.best))
+    alone = said.partition(" As one call ")[0]
+    assert re.fullmatch(
+        rf"Of the whole program the convolutions take {shares}, so no kernel changes its time visibly\.", alone
+    ), said
+
+
+def test_a_library_that_wins_a_layer_is_named_though_the_sum_over_the_layers_hides_it(ev):
+    assert "the speed of cudnn_fp32" not in best_sentence(ev) and "A library is faster" not in best_sentence(ev)
+    behind = faster(faster(ev, "fp16x3_mma", "conv2", 0.6), "cudnn_fp32", "conv2", 3.2)
+    assert behind.ranking.best == ev.ranking.best
+    speedup = behind.times.speedup("fp16x3_mma", "conv2", ev.largest, over=behind.ranking.fastest_peer("conv2").name)
+    assert f"On conv2, fp16x3_mma has {units.ratio(speedup.ratio.value)} the speed of cudnn_fp32" in best_sentence(
+        behind
+    )
+
+
+def test_a_chart_has_the_libraries_the_start_and_the_fastest_and_no_more_than_can_be_told_apart(ev, monkeypatch):
+    monkeypatch.setattr(ranking, "MOST_SHOWN", 1)
+    other = Evidence(ev.plan, "fa18", ev.gpu_run)
+    shown = {one.name for one in other.ranking.foremost("gpu")}
+    peers = {one.name for one in other.ranking.measured_variants("gpu", peers=True)}
+    assert shown == peers | {"direct", "fp16x3_mma", "fp16x3_wgmma"}
+    assert {one.name for one in other.ranking.measured_variants("gpu")} - shown

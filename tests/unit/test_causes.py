@@ -112,18 +112,19 @@ def test_the_advice_is_for_the_layer_farthest_from_its_bound_and_by_its_busiest_
     far = evidence(calls, {"conv1": 0.3, "conv2": 0.9})
     assert (
         advice(far)
-        == f"conv1 runs at 30 % of its bound and the busiest unit is the L1 cache and shared memory: try {causes.REMEDIES[counters.L1]}"
+        == "On conv1, blocked runs at 30 % of its bound, and the busiest unit is the L1 cache and shared memory. "
+        f"Try {causes.REMEDIES[counters.L1]}"
     )
     near = evidence(calls, {"conv1": 0.8, "conv2": 0.4})
     assert advice(near).endswith(causes.REMEDIES[counters.DRAM])
     other = SimpleNamespace(name="tiled", stem="tiled")
     by_another = evidence(calls | {("tiled", "conv1"): call(DRAM=85)}, {"conv1": 0.3, "conv2": 0.9}, {"conv1": other})
-    assert advice(by_another).startswith("conv1 by tiled runs at 30 % of its bound and the busiest unit is DRAM: ")
+    assert advice(by_another).startswith("On conv1, tiled runs at 30 % of its bound, and the busiest unit is DRAM. ")
 
 
 def test_where_no_unit_is_near_its_peak_the_advice_is_against_latency_and_without_counters_to_read_them():
     assert advice(evidence({("blocked", "conv1"): call(L2=50)})).endswith(
-        f"latency limits it: try {causes.LATENCY_REMEDY}"
+        f"latency limits it. Try {causes.LATENCY_REMEDY}"
     )
     assert "snakemake --cores 1 count --config study=fa18" in advice(evidence(ISSUING))
 

@@ -17,7 +17,7 @@ from warpbook.report.evidence import Speedup
 from warpbook.report.evidence.ranking import Ranking
 from warpbook.report.figures import bound_plots, time_plots, unit_plots
 from warpbook.report.figures.unit_plots import UnitRow
-from warpbook.report.views import cell_markup
+from warpbook.report.views import cell_markup, last_page
 from warpbook.report.views.components import MOST_SHORT_LINES, Figure, HtmlTable, numbers, words
 
 
@@ -252,3 +252,14 @@ def test_the_longest_chain_stands_beside_that_to_the_best_where_most_of_its_step
     ranking.measured_variants = lambda *_, **__: list(variants.values())
     ranking.best = variants[best]
     assert ["".join(step.name for step in chain) for chain in ranking.chains] == shown
+
+
+def test_what_lacks_all_its_times_for_one_reason_is_a_sentence_and_else_a_table():
+    head = words("Variant", "Device", "Status", "Reason")
+    row = "softmax/rows, softmax/loops", "cpu", "not measured", "the run r has no time of it"
+    alone = HtmlTable("a", "", head, (row,))
+    assert last_page.missing_sentence(alone) == (
+        "softmax/rows, softmax/loops (CPU), not measured: the run r has no time of it."
+    )
+    assert last_page.missing_sentence(HtmlTable("a", "", head, (row, row))) == ""
+    assert last_page.missing_sentence(HtmlTable("a", "", (*head, *words("Size")), ((*row, "3"),))) == ""

@@ -215,9 +215,7 @@ def check(
         if failure.status == "wrong_result":
             at = "" if sparse.place in str(failure) else f"; at {sparse.place}"
             return row("wrong_result", f"{failure}{at}")
-        # Its time limit is none of the configuration's.
-        words = str(failure).replace(" (timeout_s in config.yaml)", "")
-        return row("unsupported", words if failure.status == "unsupported" else f"{unchecked}{words}")
+        return row("unsupported", f"{'' if failure.status == 'unsupported' else unchecked}{failure}")
 
 
 def _unwritten(variant: Variant, sparse: Sparse, written: Written, blocks: int) -> str:

@@ -199,7 +199,8 @@ class VariantProcess:
                 self.ended = True
                 assert self._process is not None
                 self._process.kill()
-                words = f"after {limit_s:.0f} s of processor time (timeout_s in config.yaml)"
+                configured = " (timeout_s in config.yaml)" * (limit_s == self.limit_s)
+                words = f"after {limit_s:.0f} s of processor time{configured}"
                 if blocks and spent_s - moved_s < limit_s / 10:
                     raise VariantFailure("unsupported", f"too slow for the emulator: it still finishes blocks {words}")
                 raise VariantFailure("timed_out", f"still running {words}")

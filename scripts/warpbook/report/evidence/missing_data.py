@@ -58,6 +58,14 @@ class MissingData(EvidencePart):
         """A variant's rows."""
         return self.table[self.table.variant == variant]
 
+    @cached_property
+    def why_no_cpu(self) -> str:
+        """Why no CPU variant has a time for every layer; empty where one has."""
+        if self._ev.ranking.measured_variants("cpu"):
+            return ""
+        none = "no CPU variant has a valid time on every layer; the last chapter has the reasons"
+        return self._ev.missing_reason("cpu") or none
+
     def _group_rows(self, lacks: Iterable[_Lack]) -> Iterator[dict[str, Any]]:
         """One row for all layers and sizes that lack the same times for the same reason; numbers in it may differ."""
         alike: dict[tuple[str, str], list[_Lack]] = {}

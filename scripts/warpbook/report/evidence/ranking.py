@@ -5,6 +5,8 @@ from functools import cached_property
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence.scope import EvidencePart, cached_method
 
+MOST_SHOWN = 8  # variants in a chart, if the libraries leave room
+
 
 class Ranking(EvidencePart):
     """Variants with sound figures, by what they are and how fast."""
@@ -89,6 +91,30 @@ class Ranking(EvidencePart):
         return self._least(
             [peer for peer in self.measured_variants("gpu", peers=True) if peer.header.precision == "fp32"]
         )
+
+    def fastest_peer(self, layer: str) -> Variant | None:
+        """The library at FP32 accuracy with the least op time on one layer at the largest size."""
+        timed = [
+            (time.value, peer)
+            for peer in self._ev.compared_variants("gpu")
+            if peer.header.peer and peer.header.precision == "fp32"
+            if (time := self._ev.times.op(peer.name, layer, self._ev.largest))
+        ]
+        return min(timed, key=lambda each: each[0], default=(0.0, None))[1]
+
+    @cached_method
+    def foremost(self, device: str) -> list[Variant]:
+        """What a chart shows of a device's variants, the fastest first: the starting point, the libraries, the fastest on
+        each layer, and as many of the next fastest as a reader can tell apart."""
+        ranked = sorted(self.measured_variants(device), key=self._total_ms)
+        ahead = {one.name: one for one in self.faster_variants.values() if one.device == device}
+        start = self._starting_point(device)
+        kept = [one for one in ranked if one.header.peer or one == start or one.name in ahead]
+        others = [one for one in ranked if one not in kept][: max(MOST_SHOWN - len(kept), 1)]
+        return [
+            *(one for one in ahead.values() if one not in ranked),
+            *(one for one in ranked if one in kept or one in others),
+        ]
 
     def repeated(self, peer: Variant) -> Variant | None:
         """The library call that one builds on, where both run the same kernels; None where they do not, or nobody knows."""

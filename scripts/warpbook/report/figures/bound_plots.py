@@ -28,7 +28,7 @@ def roofline(ev: Evidence, named: Collection[str]) -> str:
     measured = gpu.get("fp32_gflop_per_s")
     headers = [one.header for one, *_ in ev.counters.counted if one.name in named]
     roofs = precision_roofs(headers, gpu["peak_gflop_per_s"])
-    figure, panels = style.case_panels(ev, 2.4)
+    figure, panels = style.case_panels(ev, 2.1)
     heights, numbered = [peak, *roofs.values()], list[list[tuple[float, float, str]]]()
     for axes, layer in zip(panels, ev.layers, strict=True):
         points = [
@@ -80,12 +80,13 @@ def precision_roofs(headers: Iterable[Header], peaks: dict[str, Any]) -> dict[st
 
 
 def rates_by_size(ev: Evidence, device: str) -> str:
-    """TFLOP/s, or GB/s of a problem without operations, against size: a panel for each case, logarithmic both ways."""
-    figure, panels = style.case_panels(ev, 2.9)
+    """TFLOP/s of a device's foremost variants, or GB/s of a problem without operations, against size: a panel for each
+    case, logarithmic both ways."""
+    figure, panels = style.case_panels(ev, 2.7 if len(ev.layers) <= style.MOST_BESIDE else 1.3)
     handles: dict[str, Artist] = {}
     for axes, case in zip(panels, ev.layers, strict=True):
         work = {size: case.at(size).flops / 1e9 or case.at(size).bytes / 1e6 for size in ev.sizes}
-        for variant in ev.compared_variants(device):
+        for variant in ev.ranking.foremost(device) or ev.compared_variants(device):
             times = {size: ev.times.op(variant.name, case.name, size) for size in ev.sizes}
             rates = {
                 size: Estimate(work[size] / time.value, work[size] / time.high, work[size] / time.low, time.n)

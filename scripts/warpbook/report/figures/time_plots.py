@@ -14,20 +14,13 @@ from warpbook.report.figures import style
 from warpbook.report.figures.svg_drawing import svg
 from warpbook.runs.schema import Row
 
-MOST_SHOWN = 8  # variants in the summary's chart
 FAR = 3.0
 """Times as slow as the next one: a bar that would leave no room to tell the others apart ends at the chart's edge."""
 
 
 def op_times(ev: Evidence) -> str:
-    """Op times on each layer at the largest size: the fastest variants, the naive one and the peers, and the bound.
-    Below them those that are faster than the best on a layer and have no figure for another."""
-    ranked, size = ev.ranking.fastest_first, ev.largest
-    kept = [variant for variant in ranked if variant.header.peer or variant == ev.ranking.naive]
-    others = [variant for variant in ranked if variant not in kept][: MOST_SHOWN - len(kept)]
-    ahead = {variant.name: variant for variant in ev.ranking.faster_variants.values()}
-    partly = [variant for variant in ahead.values() if variant not in ranked]
-    shown = [*partly, *(variant for variant in ranked if variant in kept or variant in others)]
+    """Op times of the foremost variants on each layer at the largest size, and the bound."""
+    shown, size = ev.ranking.foremost("gpu"), ev.largest
     figure, panels = style.case_panels(ev, 0.62 + 0.155 * len(shown))
     for axes, layer in zip(panels, ev.layers, strict=True):
         times = [ev.times.op(variant.name, layer.name, size) for variant in shown]

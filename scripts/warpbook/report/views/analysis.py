@@ -83,6 +83,7 @@ def _roofline(ev: Evidence, counted: list[CountedLayer]) -> Figure:
         f"Rate against arithmetic intensity of every variant's call on each {ev.case_word}, under the roof of copy bandwidth and "
         "FP32 peak.",
         f"Roofline: useful operations a second against useful operations for each byte of DRAM traffic, of each variant's whole call. "
+        "Times are the kernels' own, by the GPU's clock: a short call's op time adds the launch, so its rate in the ladder is lower. "
         "Numbers name the variants as above; small grey points are the others, which the supplement lists. "
         f"{_roof(ev)} Useful operations are those of the direct method on the {ev.case_word}{hollow}. Reading alone is faster "
         "than copying, so a point may lie above the slope."

@@ -8,9 +8,10 @@ from warpbook.kernels.variants import Variant
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall
 from warpbook.report.evidence import Evidence
+from warpbook.report.views import cell_markup
 
 REMEDIES = {
-    counters.DRAM: "fuse it with its neighbours, so that fewer bytes move",
+    counters.DRAM: "fusing it with its neighbours, so that fewer bytes move",
     counters.L2: "larger blocks, so that L2 delivers each value less often",
     counters.L1: "larger register tiles, so that each value from shared memory feeds more multiply-adds",
     counters.SM: "tensor cores, or a method of fewer operations",
@@ -34,15 +35,12 @@ def cause_sentence(ev: Evidence, best: Variant) -> str:
     before = _calls(ev, naive) if naive and naive != best else {}
     found = {layer: unit for layer, call in after.items() if (unit := counters.nearest_peak(call.longest))}
     shares = {layer: after[layer].longest.values[unit] / 100 for layer, unit in found.items()}
-    if len(found) == len(after) > 1 and len(set(found.values())) == 1:
-        least, most = units.percent(min(shares.values()), 0), units.percent(max(shares.values()), 0)
-        spread = least if least == most else f"{least} to {most}"
-        busiest = [f"{counters.UNITS[next(iter(found.values()))]} on every {ev.case_word} ({spread})"]
-    else:
-        busiest = [
-            f"{counters.UNITS[unit]}{f' on {layer}' if len(after) > 1 else ''} ({units.percent(shares[layer], 0)})"
-            for layer, unit in found.items()
-        ]
+    busiest = []
+    for unit in dict.fromkeys(found.values()):
+        layers = [layer for layer, of in found.items() if of == unit]
+        ends = (units.percent(end([shares[layer] for layer in layers]), 0) for end in (min, max))
+        where = "" if len(ev.layers) == 1 else f" on {cell_markup.name_cases(ev, layers)}"
+        busiest.append(f"{counters.UNITS[unit]}{where} ({' to '.join(dict.fromkeys(ends))})")
     words = f"he busiest unit is {units.join_all(busiest)}"
     of_memory = all(ev.times.limiting_resource(layer, ev.largest) == "memory bandwidth" for layer in ev.layers)
     saved = _saved(before, after, of_memory) if naive and before.keys() == after.keys() else []
@@ -69,10 +67,11 @@ def next_sentence(ev: Evidence, best: Variant) -> str:
         return f"Read the hardware counters of {one.stem}: {COMMAND} count --config study={ev.name}"
     unit = counters.nearest_peak(call.longest)
     latency = call.longest.values[unit] < counters.LOW
-    by = f" by {one.stem}" if one != best else ""
-    where = f"{layer}{by} runs at {units.percent(far[layer], 0)} of its bound"
     limit = "latency limits it" if latency else f"the busiest unit is {counters.UNITS[unit]}"
-    return f"{where} and {limit}: try {LATENCY_REMEDY if latency else REMEDIES[unit]}"
+    return (
+        f"On {layer}, {one.stem} runs at {units.percent(far[layer], 0)} of its bound, and {limit}. "
+        f"Try {LATENCY_REMEDY if latency else REMEDIES[unit]}"
+    )
 
 
 def samples_sentence(ev: Evidence) -> str:
@@ -97,7 +96,8 @@ def samples_sentence(ev: Evidence) -> str:
     words = [f"{what} ({have} now, {_count_to_decide(n)} to decide)" for n, what, have in sorted(asked)]
     if not words:
         return ""
-    more = f", and of {len(words) - SHOWN} others" if len(words) > SHOWN else ""
+    others = len(words) - SHOWN
+    more = f", and of {'another' if others == 1 else f'{others} others'}" if others > 0 else ""
     return f"Take more samples of {units.join_all(words[:SHOWN])}{more}"
 
 

@@ -16,6 +16,7 @@ from warpbook.report.evidence import ABOUT, INCONCLUSIVE, NO_RATIO, Evidence, Sp
 from warpbook.report.evidence.submission_evidence import JudgedFile
 from warpbook.report.evidence.time_series import FEWEST, WIDEST
 
+MOST_NAMED = 2  # of more cases a sentence gives the number, not the names
 _TIME_CELL = Markup('<span class="nowrap">{}{}</span>')
 _INTERVAL = Markup(' <span class="interval">{}</span>')
 _VERDICT_CELL = Markup('<span class="{}">{}</span>')
@@ -37,6 +38,14 @@ def code_spans(text: object) -> Markup:
         return text
     parts = _IN_BACKTICKS.split(str(text))  # every other one stood in backticks
     return Markup("").join(_CODE.format(part) if place % 2 else part for place, part in enumerate(parts))
+
+
+def name_cases(ev: Evidence, names: list[str]) -> str:
+    """Cases of a study in words: conv1 and conv2; 7 of the 10 cases; every case."""
+    if len(names) == len(ev.layers):
+        return f"every {ev.case_word}"
+    number = f"{len(names)} of the {len(ev.layers)} {ev.case_word}s"
+    return units.join_all(names) if len(names) <= MOST_NAMED else number
 
 
 def library_words(ev: Evidence, one: Variant) -> str:

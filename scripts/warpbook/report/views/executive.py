@@ -15,9 +15,6 @@ from warpbook.runs import catalog, tables
 from warpbook.runs.tables import PRECISION
 
 NOTABLE = 0.1  # the share of a program's time from which a kernel can change that time visibly
-
-
-MOST_NAMED = 2  # of more cases a sentence gives the number, not the names
 FAR_AHEAD = 1.5  # a mix of variants that is so many times as fast as the best alone is what a reader should know first
 
 
@@ -26,11 +23,14 @@ def executive_view(ev: Evidence) -> View | None:
     best = ev.ranking.best
     if best is None:
         return None
-    cause = causes.cause_sentence(ev, best)
+    lead = _lead(ev, best)
+    cause = causes.cause_sentence(ev, lead)
+    if cause:
+        cause = f"{f'{lead.stem}: ' * (lead != best)}{lead.title}. {cause}{ev.selection.in_older_run(tables.COUNTERS)}"
     said = {
-        "Best": ". ".join(filter(None, (_best_sentence(ev, best), _peer_sentence(ev)))),
-        "Why": f"{best.title}. {cause}{ev.selection.in_older_run(tables.COUNTERS)}" if cause else "",
-        "Correct?": _correctness_sentence(ev, best),
+        "Best": ". ".join(filter(None, (_best_sentence(ev, best), _peer_sentence(ev), _behind_sentence(ev, best)))),
+        "Why": cause,
+        "Correct?": _correctness_sentence(ev, lead),
         "Program": _program_sentence(ev, best),
         "Next": ". ".join(filter(None, (_next_sentence(ev, best), causes.samples_sentence(ev)))),
     }
@@ -44,6 +44,15 @@ def executive_view(ev: Evidence) -> View | None:
             "facts",
         ),
     )
+
+
+def _lead(ev: Evidence, best: Variant) -> Variant:
+    """The best kernel, or where a mix is far ahead of it, that which computes the most cases of the mix."""
+    total, mixed = ev.times.total(best.name, ev.largest), _mix(ev)
+    if not (total and mixed and mixed[0] * FAR_AHEAD < total.value):
+        return best
+    parts = [*ev.ranking.composite.values()]
+    return max(parts, key=parts.count)
 
 
 def _best_sentence(ev: Evidence, best: Variant) -> str:
@@ -77,6 +86,24 @@ def _peer_sentence(ev: Evidence) -> str:
     return f"{peer.stem} is the fastest library at FP32 accuracy" if peer else ""
 
 
+def _behind_sentence(ev: Evidence, best: Variant) -> str:
+    """On which cases a library at FP32 accuracy is faster than what the sum over the cases is of; empty where on none."""
+    behind, mixed = dict[str, str](), _lead(ev, best) != best
+    for layer in ev.layer_names if len(ev.layers) > 1 else ():
+        ours, peer = ev.ranking.faster_variants.get(layer, best), ev.ranking.fastest_peer(layer)
+        if peer is None:
+            continue
+        over = {one.stem: ev.times.speedup(one.name, layer, ev.largest, over=peer.name) for one in (best, ours)}
+        judged = over[(ours if mixed else best).stem]
+        if judged and judged.verdict == "slower":
+            first, *others = [(name, units.ratio(one.ratio.value)) for name, one in over.items() if one]
+            words = f"On {layer}, {first[0]} has {first[1]} the speed of {peer.stem}"
+            behind[layer] = f"{words}{''.join(f', and {name} has {ratio}' for name, ratio in others)}"
+    if len(behind) > 1:
+        return f"A library is faster on {cell_markup.name_cases(ev, [*behind])}"
+    return next(iter(behind.values()), "")
+
+
 def _mix(ev: Evidence) -> tuple[float, str] | None:
     """The time of the best with each faster variant on its layer, and these in words; None where none is faster."""
     time = ev.times.sum_over(ev.ranking.composite, ev.largest) if ev.ranking.composite else None
@@ -85,10 +112,7 @@ def _mix(ev: Evidence) -> tuple[float, str] | None:
     quicker: dict[str, list[str]] = {}
     for layer, one in ev.ranking.faster_variants.items():
         quicker.setdefault(one.stem, []).append(layer)
-    parts = [
-        f"{name} on {units.join_all(layers) if len(layers) <= MOST_NAMED else f'{len(layers)} of the {len(ev.layers)} {ev.case_word}s'}"
-        for name, layers in quicker.items()
-    ]
+    parts = [f"{name} on {cell_markup.name_cases(ev, layers)}" for name, layers in quicker.items()]
     return time.value, units.join_all(parts)
 
 
@@ -125,11 +149,10 @@ def _program_sentence(ev: Evidence, best: Variant) -> str:
             return ""
         whole_ms = 1e3 * float(found.elapsed_s.median())
         shares.append(op.value / whole_ms)
-        part = units.percent(shares[-1], 1 if shares[-1] >= 0.001 else 2)
-        each.append(f"{part} of {units.time(whole_ms, 3)} with {one.stem}")
+        each.append(f"{units.percent(shares[-1], 1 if shares[-1] >= 0.001 else 2)} with {one.stem}")
     whole = _whole_network_sentence(ev, best)
-    part, so = ("hardly a", ", so no kernel changes its time visibly") if max(shares) < NOTABLE else ("a visible", "")
-    return f"The convolutions are {part} part of the whole program ({units.join_all(each)}){so}{whole and f'. {whole}'}"
+    so = ", so no kernel changes its time visibly" if max(shares) < NOTABLE else ""
+    return f"Of the whole program the convolutions take {units.join_all(each)}{so}{whole and f'. {whole}'}"
 
 
 def _whole_network_sentence(ev: Evidence, best: Variant) -> str:
@@ -139,8 +162,8 @@ def _whole_network_sentence(ev: Evidence, best: Variant) -> str:
         one = ev.networks.fastest(ev.largest, peers)
         time = ev.networks.time(one.name, ev.largest) if one else None
         if one and time:
-            merged = convolutions and time.value < convolutions.value
-            calls.append(f"{units.time(time.value)} with {one.name}{', which merges layers,' if merged else ''}")
+            more = ", which merges layers," if convolutions and time.value < convolutions.value else ""
+            calls.append(f"{units.time(time.value)} with {one.name}{' (library)' * peers}{more}")
     return f"As one call the whole network takes {units.join_all(calls)}" if calls else ""
 
 

@@ -179,11 +179,23 @@ def _verdict(ev: Evidence, one: Variant, cases: tuple[Case, ...], size: int) -> 
 
 def _chart(ev: Evidence, device: str) -> Figure:
     what = "Rate" if any(case.at(ev.largest).flops for case in ev.layers) else "Traffic"
-    alt = f"{what} of every {device.upper()} variant against size, a panel for each {ev.case_word}."
+    timed = [
+        one
+        for one in ev.compared_variants(device)
+        if any(ev.times.op(one.name, case, ev.largest) for case in ev.layer_names)
+    ]
+    drawn = ev.ranking.foremost(device) or timed
+    left_out = [one.stem for one in timed if one not in drawn]
+    shown = (
+        f"the fastest {device.upper()} variants, the naive one and the libraries"
+        if left_out
+        else f"every {device.upper()} variant"
+    )
     return Figure(
         f"ladder-{device}-rates",
         bound_plots.rates_by_size(ev, device),
-        alt,
-        f"{what} of every {device.upper()} variant against size, on {ev.device_name(device)}, by op time; intervals of 95 %."
+        f"{what} of {shown} against size, a panel for each {ev.case_word}.",
+        f"{what} of {shown} against size, on {ev.device_name(device)}, by op time; intervals of 95 %."
+        + f" Not drawn: {units.join_all(left_out)}." * bool(left_out)
         + (" Dashed: what the hardware allows the direct method in FP32." if device == "gpu" else ""),
     )

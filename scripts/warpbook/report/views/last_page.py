@@ -22,8 +22,10 @@ def last_page_view(ev: Evidence) -> View:
     """Of any study."""
     protocol = ev.gpu_run.record["protocol"] if ev.gpu_run else timing.PROTOCOL
     archived = ev.gpu_run is not None and ev.gpu_run is not ev.local
+    missing = None if ev.problems.table.empty else _missing_table(ev)
     return View(
-        missing_table=None if ev.problems.table.empty else _missing_table(ev),
+        missing_table=missing,
+        missing_sentence=missing_sentence(missing) if missing else "",
         unwanted=ev.missing_reason("cpu"),
         hot_within=bench.HOT_WITHIN,
         cold=COLD.get(protocol, COLD[timing.PROTOCOL]),
@@ -64,6 +66,14 @@ def _missing_table(ev: Evidence) -> HtmlTable:
         tuple(head[place] for place in shown),
         tuple(tuple(row[place] for place in shown) for row in cells),
     )
+
+
+def missing_sentence(table: HtmlTable) -> str:
+    """What a table of one row that lacks all its times says; empty of any other."""
+    if len(table.rows) > 1 or len(table.head) > 4:
+        return ""
+    names, device, status, reason = table.rows[0]
+    return f"{names} ({str(device).upper()}), {status}: {reason}."
 
 
 def _list_missing(lacking: tuple[str | int, ...]) -> str:

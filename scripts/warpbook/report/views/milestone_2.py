@@ -14,13 +14,13 @@ from warpbook.report.views.profile_tables import PROGRAM_HEAD, all_outputs, prog
 def milestone_2_view(ev: Evidence) -> View:
     """The CPU variants of a study."""
     naive, best = ev.ranking.naive_cpu, ev.ranking.best_cpu
-    measured = ev.ranking.measured_variants("cpu")
+    measured, programs = ev.ranking.measured_variants("cpu"), _programs(ev)
     return View(
-        unwanted=ev.missing_reason("cpu"),
+        missing="" if programs else ev.problems.why_no_cpu,
         ideas=tuple(_idea(ev, variant, variant in measured) for variant in ev.compared_variants("cpu")),
         outputs=all_outputs(ev, naive) if naive else (),
         why_not_run=_why_not_run(ev),
-        programs=_programs(ev),
+        programs=programs,
         op_times=_op_times(ev, measured) if measured else None,
         discussion=_discussion(ev, naive, best) if naive and best else None,
     )

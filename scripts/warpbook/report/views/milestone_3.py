@@ -11,8 +11,6 @@ from warpbook.report.views import cell_markup
 from warpbook.report.views.components import Cell, Figure, HtmlTable, View, numbers, words
 from warpbook.report.views.profile_tables import all_outputs, launch_table, other_sets, profile_places, program_profile
 
-NO_CPU_TIMES = "no CPU variant has a valid time on every layer; the last chapter says why"
-
 
 def milestone_3_view(ev: Evidence) -> View:
     """The first GPU kernel of a study."""
@@ -31,7 +29,7 @@ def _profiled(ev: Evidence) -> list[tuple[int, str, str]]:
 def _kernel(ev: Evidence, naive: Variant) -> View:
     first, unprofiled = ev.layer_names[0], ev.profiles.problem(naive.name, ev.largest)
     call, copied = (ev.times.op(naive.name, first, ev.largest, kind=kind) for kind in ("op", "layer"))
-    why_no_cpu = "" if ev.ranking.measured_variants("cpu") else ev.missing_reason("cpu") or NO_CPU_TIMES
+    why_no_cpu = ev.problems.why_no_cpu
     return View(
         variant=naive,
         notes=naive.notes(ev.layers),
@@ -44,7 +42,7 @@ def _kernel(ev: Evidence, naive: Variant) -> View:
         unprofiled=unprofiled,
         timeline=None if unprofiled else _timeline(ev, naive),
         launches=_launches(ev, naive),
-        figure_title="Op times" if ev.missing_reason("cpu") else "Op times: CPU against GPU",
+        figure_title="Op times" if why_no_cpu else "Op times: CPU against GPU",
         figure=_figure(ev, naive),
         half=View(shown="GPU", lacking="CPU", why=why_no_cpu) if why_no_cpu else None,
         against_cpu=_against_cpu(ev, naive),

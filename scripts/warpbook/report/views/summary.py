@@ -74,7 +74,7 @@ def _framework_facts(ev: Evidence) -> tuple[Fact, ...]:
 def _gpu_figure(ev: Evidence) -> Figure:
     measured = len(ev.ranking.measured_variants("gpu"))
     shown = "every GPU variant. "
-    if measured > time_plots.MOST_SHOWN:
+    if measured > len(ev.ranking.foremost("gpu")):
         shown = f"the fastest of {measured} GPU variants, the naive one and the libraries. "
     svg = time_plots.op_times(ev)
     return Figure(

@@ -67,7 +67,8 @@ def test_a_kernel_that_the_cited_run_found_right_on_a_gpu_is_emulated_by_check_a
     sources = {name: {"source_sha256": KNOWN[name].source_sha256} for name in ("direct", "coarsened")}
     record = {"variants": sources | {"fft": {"source_sha256": "of another source"}}}
     for shapes in (plan.config.case_set("fa18").shapes_sha256, "of other shapes"):
-        run = Run(tmp_path, record | {"networks": {"fa18": {"shapes_sha256": shapes}}})
+        networks, machine = {"fa18": {"shapes_sha256": shapes}}, {"gpu": {"arch": "sm_90"}}
+        run = Run(tmp_path, record | {"networks": networks, "machine": machine})
         monkeypatch.setattr(Plan, "gpu_sources", {"fa18": GpuSource(None, run, "")})
         made = Targets(plan)
         assert {direct, changed, wrong} <= {*made.checks}

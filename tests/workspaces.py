@@ -145,8 +145,8 @@ def copy_of_project(folder: Path) -> Workspace:
     for name in FOLDERS:
         ignored = {"reports": UNARCHIVED, "scripts": UNFINISHED}.get(name, IGNORED)
         shutil.copytree(PROJECT / name, folder / name, ignore=ignored)
-    for path in (folder / "kernels").iterdir():
-        if path.is_dir() and path.name not in ("conv", "include"):  # other problems, and implementations of whole networks
+    for path in (folder / "kernels").iterdir():  # other problems, and implementations of whole networks
+        if path.is_dir() and path.name not in ("conv", "include"):
             shutil.rmtree(path)
     for path in (folder / "kernels" / "conv").iterdir():
         if path.stem not in {*KERNELS, "problem", "reference", "__pycache__"}:

@@ -10,6 +10,7 @@ expect:    mma.sync and its pooling take 0.82 of the network's 1.23 ms at 10,000
 builds_on: fused_mma
 split:     {precision: fp16, products: 3}
 constants: {WGMMA_4_GROUPS: 3, WGMMA_4_BLOCKS: 1}
+limits:    {layers: [1x86x86 * 4@7x7, 4x40x40 * 16@7x7]}
 method:    any
 least_arch: sm_90a
 reference: https://docs.nvidia.com/cuda/parallel-thread-execution/#asynchronous-warpgroup-level-matrix-instructions

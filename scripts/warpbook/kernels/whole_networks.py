@@ -111,12 +111,16 @@ class Implementation:
         """Which required package is not installed here; empty when nothing is missing."""
         return self.header.missing(self.name)
 
+    def beyond_limits(self, network: Network, images: int) -> str:
+        """Why its header says that it is for no such network or number of images; empty where it does not."""
+        reasons = (self.header.limits.violation(conv.at(images)) for conv in network.convs)
+        reason = next(filter(None, reasons), "")
+        headed = self.launcher.with_suffix(".cu" if self.launcher.with_suffix(".cu").exists() else ".py")
+        return f"{self.name}: {reason} (`limits` in {headed.name})" if reason else ""
+
     def unsupported(self, network: Network, images: int) -> str:
         """Why it does not compute a network for so many images; empty where it does."""
-        for conv in network.convs:
-            if reason := self.header.limits.violation(conv.at(images)):
-                return f"{self.name}: {reason} (`limits` in {self.launcher.name})"
-        if reason := self.missing:
+        if reason := self.beyond_limits(network, images) or self.missing:
             return reason
         tell = getattr(self.module, "unsupported", None)
         reason = tell(network) if tell else ""

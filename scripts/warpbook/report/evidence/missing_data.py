@@ -11,6 +11,7 @@ import pandas as pd
 from warpbook.kernels import whole_networks
 from warpbook.kernels.variants import Variant
 from warpbook.kernels.whole_networks import Implementation
+from warpbook.problems.networks import Network
 from warpbook.report.evidence.scope import EvidencePart
 from warpbook.runs import tables
 from warpbook.runs.run_parts import WHOLE
@@ -112,7 +113,11 @@ class MissingData(EvidencePart):
 
     def _network_lacks(self, one: Implementation) -> Iterator[_Lack]:
         if reason := self._ev.networks.omission_reasons.get(one.name):
-            yield _Lack("", None, (), "stale" if self._ev.networks.stale_reason(one) else "not_measured", (reason,))
+            network = self._ev.network
+            if isinstance(network, Network) and (beyond := one.beyond_limits(network, self._ev.largest)):
+                yield _Lack("", None, (), "unsupported", (beyond,))
+            else:
+                yield _Lack("", None, (), "stale" if self._ev.networks.stale_reason(one) else "not_measured", (reason,))
         elif one in self._ev.networks.recorded_implementations:
             for size in self._ev.sizes:
                 there = self._ev.networks.outcomes(one.name, size)

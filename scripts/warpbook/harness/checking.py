@@ -317,14 +317,23 @@ def grows(variant: Variant, case: Case) -> bool:
     return _holds_floats(case) and case.problem.facts.exact and variant.header.precision != "fp16"
 
 
+OF_SEVERAL_MAGNITUDES = 0
+"""The third of the cases whose reals are of several magnitudes."""
+
+
+def _draw_of(case: Case) -> tuple[int, int]:
+    """Numbers that are as good as drawn, the same for a case each time: any, and 0, 1 or 2."""
+    return divmod(sum(case.extents.values()), 3)
+
+
 def scale_of(variant: Variant, case: Case, integers: bool) -> float:
     """What the reals of a ragged case are multiplied by, a power of two: beyond what half precision holds, below it, or up
     to 256, the same for a case each time. It is 1 where results do not grow so, and in a study's own cases, whose errors
     are reported."""
-    turn, third = divmod(sum(case.extents.values()), 3)
     if integers or not grows(variant, case) or case.name != str(case):
         return 1.0
-    if not third:
+    turn, third = _draw_of(case)
+    if third == OF_SEVERAL_MAGNITUDES:
         return 4.0 ** (turn % 5)
     smallest = min((one.at(1) for one in case.problem.ragged), key=lambda one: one.flops)
     inputs = {name: np.full(smallest.shape(name), WIDE) for name in smallest.inputs}
@@ -489,7 +498,7 @@ def tests_for(case: Case) -> tuple[str, ...]:
 def brief_tests(case: Case) -> tuple[str, ...]:
     """The tests of a case whose extents are drawn: the first alone, and reals too where they may be of several
     magnitudes."""
-    return tests_for(case)[: 1 if sum(case.extents.values()) % 3 else None]
+    return tests_for(case)[: None if _draw_of(case)[1] == OF_SEVERAL_MAGNITUDES else 1]
 
 
 def _with_array(reason: str, variant: Variant, case: Case) -> str:

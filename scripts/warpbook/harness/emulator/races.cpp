@@ -337,7 +337,6 @@ static void flag(const void* address, bool reads, bool writes)
 
 // ---- Memory ----
 
-
 constexpr unsigned KEPT = 3;
 // The accesses to four bytes that a later one may race with, as many as are kept.
 struct Cell {

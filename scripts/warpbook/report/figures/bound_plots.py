@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 
 from warpbook.common.statistics import Estimate
 from warpbook.kernels.headers import Header
+from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import Evidence
 from warpbook.report.figures import style
 from warpbook.report.figures.style import MUTED, note
@@ -79,14 +80,14 @@ def precision_roofs(headers: Iterable[Header], peaks: dict[str, Any]) -> dict[st
     return dict(sorted(found.items(), key=lambda roof: roof[1]))
 
 
-def rates_by_size(ev: Evidence, device: str) -> str:
-    """TFLOP/s of a device's foremost variants, or GB/s of a problem without operations, against size: a panel for each
-    case, logarithmic both ways."""
+def rates_by_size(ev: Evidence, device: str, drawn: Collection[Variant]) -> str:
+    """TFLOP/s of variants on a device, or GB/s of a problem without operations, against size: a panel for each case,
+    logarithmic both ways."""
     figure, panels = style.case_panels(ev, 2.7 if len(ev.layers) <= style.MOST_BESIDE else 1.3)
     handles: dict[str, Artist] = {}
     for axes, case in zip(panels, ev.layers, strict=True):
         work = {size: case.at(size).flops / 1e9 or case.at(size).bytes / 1e6 for size in ev.sizes}
-        for variant in ev.ranking.foremost(device) or ev.compared_variants(device):
+        for variant in drawn:
             times = {size: ev.times.op(variant.name, case.name, size) for size in ev.sizes}
             rates = {
                 size: Estimate(work[size] / time.value, work[size] / time.high, work[size] / time.low, time.n)

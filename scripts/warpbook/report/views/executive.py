@@ -28,7 +28,9 @@ def executive_view(ev: Evidence) -> View | None:
     if cause:
         cause = f"{f'{lead.stem}: ' * (lead != best)}{lead.title}. {cause}{ev.selection.in_older_run(tables.COUNTERS)}"
     said = {
-        "Best": ". ".join(filter(None, (_best_sentence(ev, best), _peer_sentence(ev), _behind_sentence(ev, best)))),
+        "Best": ". ".join(
+            filter(None, (_best_sentence(ev, best), _peer_sentence(ev), _behind_sentence(ev, best, lead)))
+        ),
         "Why": cause,
         "Correct?": _correctness_sentence(ev, lead),
         "Program": _program_sentence(ev, best),
@@ -48,8 +50,7 @@ def executive_view(ev: Evidence) -> View | None:
 
 def _lead(ev: Evidence, best: Variant) -> Variant:
     """The best kernel, or where a mix is far ahead of it, that which computes the most cases of the mix."""
-    total, mixed = ev.times.total(best.name, ev.largest), _mix(ev)
-    if not (total and mixed and mixed[0] * FAR_AHEAD < total.value):
+    if not _far_mix(ev, best):
         return best
     parts = [*ev.ranking.composite.values()]
     return max(parts, key=parts.count)
@@ -62,17 +63,17 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
     others = [one for one in (ev.ranking.naive, ev.ranking.best_peer) if one and one != best]
     where = ev.layer_names[0] if len(ev.layers) == 1 else f"{'both' if len(ev.layers) == 2 else 'all'} {ev.case_word}s"
     where += f" at {ev.at_size(ev.largest)}"
-    mixed = _mix(ev)
-    if mixed and mixed[0] * FAR_AHEAD < total.value:
+    if far := _far_mix(ev, best):
         compared = [
-            f"{units.ratio(time.value / mixed[0])} that of {cell_markup.library_words(ev, one)}"
+            f"{units.ratio(time.value / far[0])} that of {cell_markup.library_words(ev, one)}"
             for one in (best, *others)
             if (time := ev.times.total(one.name, ev.largest))
         ]
-        return f"{mixed[1]}, and {best.stem} elsewhere, compute {where} in {units.time(mixed[0])}. Speed: {units.join_all(compared)}"
+        return f"{far[1]}, and {best.stem} elsewhere, compute {where} in {units.time(far[0])}. Speed: {units.join_all(compared)}"
     compared = [_ratio_words(ev, best, one) for one in others]
     if bound := ev.times.total_method_bound_ms(best.name, ev.largest):
         compared.append(f"{units.percent(bound / total.value, 0)} of the hardware's bound")
+    mixed = _mix(ev)
     faster = f" ({units.time(mixed[0])} with {mixed[1]})" if mixed else ""
     return (
         f"{best.stem} computes {where} in {units.time(total.value)}{faster}"
@@ -86,15 +87,15 @@ def _peer_sentence(ev: Evidence) -> str:
     return f"{peer.stem} is the fastest library at FP32 accuracy" if peer else ""
 
 
-def _behind_sentence(ev: Evidence, best: Variant) -> str:
+def _behind_sentence(ev: Evidence, best: Variant, lead: Variant) -> str:
     """On which cases a library at FP32 accuracy is faster than what the sum over the cases is of; empty where on none."""
-    behind, mixed = dict[str, str](), _lead(ev, best) != best
+    behind = dict[str, str]()
     for layer in ev.layer_names if len(ev.layers) > 1 else ():
         ours, peer = ev.ranking.faster_variants.get(layer, best), ev.ranking.fastest_peer(layer)
         if peer is None:
             continue
         over = {one.stem: ev.times.speedup(one.name, layer, ev.largest, over=peer.name) for one in (best, ours)}
-        judged = over[(ours if mixed else best).stem]
+        judged = over[(best if lead == best else ours).stem]
         if judged and judged.verdict == "slower":
             first, *others = [(name, units.ratio(one.ratio.value)) for name, one in over.items() if one]
             words = f"On {layer}, {first[0]} has {first[1]} the speed of {peer.stem}"
@@ -102,6 +103,12 @@ def _behind_sentence(ev: Evidence, best: Variant) -> str:
     if len(behind) > 1:
         return f"A library is faster on {cell_markup.name_cases(ev, [*behind])}"
     return next(iter(behind.values()), "")
+
+
+def _far_mix(ev: Evidence, best: Variant) -> tuple[float, str] | None:
+    """As `_mix`, where that is far ahead of the best alone."""
+    total, mixed = ev.times.total(best.name, ev.largest), _mix(ev)
+    return mixed if total and mixed and mixed[0] * FAR_AHEAD < total.value else None
 
 
 def _mix(ev: Evidence) -> tuple[float, str] | None:

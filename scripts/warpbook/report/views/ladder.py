@@ -193,7 +193,7 @@ def _chart(ev: Evidence, device: str) -> Figure:
     )
     return Figure(
         f"ladder-{device}-rates",
-        bound_plots.rates_by_size(ev, device),
+        bound_plots.rates_by_size(ev, device, drawn),
         f"{what} of {shown} against size, a panel for each {ev.case_word}.",
         f"{what} of {shown} against size, on {ev.device_name(device)}, by op time; intervals of 95 %."
         + f" Not drawn: {units.join_all(left_out)}." * bool(left_out)

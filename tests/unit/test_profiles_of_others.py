@@ -286,7 +286,7 @@ def test_a_name_that_is_broken_inside_of_a_word_is_refused(read, refusal):
 
 def test_a_file_that_ends_inside_of_a_row_is_refused(read, refusal):
     padded = NSYS.replace("*)\n", "*)  \n")
-    assert "line 6: the file ends inside of this row" in refusal(padded[: padded.index("_remove_this")])
+    assert "line 6: this row is cut off" in refusal(padded[: padded.index("_remove_this")])
     calls = NSYS.replace("gpu_kern", "osrt").replace("Instances", "Num Calls").replace("\n\n", "\n \n").rstrip()
     assert rows(read(padded + calls.replace("conv_forward(const float *)", "ioctl")[:-28] + "poll")) == rows(read(NSYS))
     assert "the shares add up to 95.00 %, not 100 %" in refusal("".join(NVPROF.splitlines(keepends=True)[:5]))
@@ -550,6 +550,53 @@ def test_a_table_without_what_tells_its_values_is_refused_with_the_line(refusal)
         (NSYS.replace("4500000.0", "4'500'000.0"), "line 5: .4'500'000.0. has other marks in it than 1,234.5"),
     ]:
         assert re.search(reason, refusal(text)), refusal(text)
+
+
+def test_a_reading_that_its_counter_cannot_have_is_refused_with_the_line(read, refusal):
+    for changed, words in (
+        (NCU.replace("  1.11", " -1.11"), "line 10: GPU Speed Of Light Throughput/Duration cannot be -1.11 ms"),
+        (NCU.replace("    ms ", "       "), "line 10: .*/Duration is a time, and its unit is missing"),
+        (NCU.replace("  cycle  ", "  warp/  "), "line 9: 'warp/' is no unit"),
+        (NCU.replace("  cycle  ", "  warp   "), "line 9: .*/Elapsed Cycles is cycles, and its unit is warp"),
+        (NCU_CSV.replace('"us"', '"%"'), "line 2: gpu__time_duration.sum is a time, and its unit is %"),
+        (NCU_CSV.replace("1,234.50", "1,234.50e3"), "line 2: '1,234.50e3'"),
+        (
+            NCU_CSV.replace("gpu__time_duration.sum", "dram__throughput.avg.pct_of_peak_sustained_elapsed").replace(
+                '"us"', '"%"'
+            ),
+            "line 2: dram__throughput.avg.pct_of_peak_sustained_elapsed cannot be 1234.5 %",
+        ),
+    ):
+        assert changed not in (NCU, NCU_CSV)
+        assert re.search(words, refusal(changed)), refusal(changed)
+    assert {row["unit"] for row in read(NCU_CSV.replace('"us"', '"\u00b5s"')).counters} == {"us"}
+
+
+def test_a_line_that_says_that_others_were_left_out_is_refused(refusal):
+    for text in EACH:
+        first, *rest = text.splitlines(keepends=True)
+        for mark in (
+            "...",
+            "    \u2026",
+            "[...]",
+            "--More--",
+            "(12 lines omitted)",
+            "<snip>",
+            "... 5 more rows not shown ...",
+        ):
+            assert "says that lines were left out" in refusal("".join([first, f"{mark}\n", *rest])), mark
+
+
+def test_a_name_that_lost_a_word_is_refused(refusal):
+    assert "is neither a copy nor a memset" in refusal(NVPROF.replace("[CUDA memcpy HtoD]", "[CUDA HtoD]"))
+    assert "is no name of a kernel" in refusal(NVPROF.replace(CONV, f"{CONV}Loading model"))
+    for part in ("Num Calls Calls", "Min Min (ns)", "(ns)"):
+        heads = NSYS.replace("Instances", part) if "Calls" in part else NSYS.replace("Min (ns)", part)
+        assert "line 3" in refusal(heads) or "line 5" in refusal(heads), part
+    row = (
+        "     90.0          9000000          2  4500000.0  4500000.0   4000000   5000000     707106.8  conv_forward\n\n"
+    )
+    assert "line 3: " in refusal(f" ** CUDA Summary (cuda_api_gpu_sum):\n\n{row}{NSYS}")
 
 
 def test_columns_of_a_table_are_known_by_their_heads(read):

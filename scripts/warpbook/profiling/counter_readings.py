@@ -10,9 +10,32 @@ from warpbook.profiling.profile_schema import Profile, Row, clean, reject_strang
 
 SPREAD = ("minimum", "maximum", "average")
 _RATES = {f"{prefix}B/s": 1024**power for power, prefix in enumerate(("", "K", "M", "G", "T"))}
-_NO_METRIC, _NO_UNIT = re.compile(r"^[^A-Za-z]*$|/$"), re.compile(r"^[\d.,]+$|\d[.,]\d")
+_NO_METRIC, _NO_UNIT = re.compile(r"^[^A-Za-z]*$|/$"), re.compile(r"^[\d.,]+$|\d[.,]\d|^/|/$")
+_UNITS = (
+    (r"__time_duration\.\w+$|/Duration$", r"[num]?s(ec(ond)?s?)?", "a time"),
+    (r"__bytes(_\w+)?\.(sum|avg|min|max)$", r"[KMGT]?i?b(yte)?s?", "bytes"),
+    (r"__bytes(_\w+)?\.\w+\.per_second$", r"[KMGT]?i?b(yte)?s?/(s|second)", "bytes a second"),
+    (r"\.pct(_of_peak_\w+)?$|/(Achieved|Theoretical) Occupancy$|Hit Rate$", "%", "percent"),
+    (r"Throughput$", r"%|[KMGT]?i?b(yte)?s?/(s|second)", "percent or bytes a second"),
+    (r"Frequency$", r"(.* )?[KMGT]?hz|cycle/[num]?s(econd)?", "cycles a second"),
+    (r"/(Elapsed|\w+ Active) Cycles$", r"cycles?", "cycles"),
+)
+"""Metrics of ncu, the units that they are printed in, and what they measure."""
+_PEAK_PERCENT = 200.0
+_SHARE = re.compile(r"_of_peak_\w+$|Throughput$|Occupancy$")
 _ROUNDING = 1e-3
 _LOST_OF_A_RATE = 10**6  # nvprof cuts averages off to whole 10^6 B/s, but not the extremes
+
+
+def _contradiction(metric: str, unit: str, value: float | None) -> str:
+    """Why a reading of ncu's cannot be right: another unit than its metric has, or an impossible amount; else empty."""
+    name = re.sub(r" \(\w+\)$", "", metric)  # over several launches
+    for pattern, units, what in _UNITS:
+        if re.search(pattern, name) and not re.fullmatch(units, unit, re.IGNORECASE):
+            return f"{metric} is {what}, and its unit is {unit or 'missing'}"
+    if value is not None and (value < 0 or (unit == "%" and value > _PEAK_PERCENT and _SHARE.search(name))):
+        return f"{metric} cannot be {value:g} {unit}".rstrip()
+    return ""
 
 
 @dataclass(frozen=True)
@@ -26,8 +49,8 @@ class _LaunchFacts:
 class Readings:
     """The counters of one file. UserError with the line for a second reading of the same counter."""
 
-    def __init__(self, origin: str) -> None:
-        self.origin = origin
+    def __init__(self, origin: str, is_ncu: bool = False) -> None:
+        self.origin, self.is_ncu = origin, is_ncu
         self._launches: dict[Hashable, _LaunchFacts] = {}
         self._readings: dict[tuple[int, str], tuple[str, float | None]] = {}
         self.words: set[str] = set()
@@ -54,7 +77,10 @@ class Readings:
         for what, text, strange in (("name of a counter", metric, _NO_METRIC), ("unit", unit, _NO_UNIT)):
             if strange.search(text):
                 raise UserError(f"{self.origin}, line {line}: {text[:60]!r} is no {what}: a cell is lost, or moved")
-        reading = (clean(unit), value)
+        unit = clean(unit).replace("\u00b5", "u").replace("\u03bc", "u")
+        if self.is_ncu and (wrong := _contradiction(metric, unit, value)):
+            raise UserError(f"{self.origin}, line {line}: {wrong}: a cell is lost, or another number stands there")
+        reading = (unit, value)
         if self._readings.setdefault((launch.number, metric), reading) is not reading and not (
             once_more and self._readings[launch.number, metric] == reading
         ):

@@ -78,6 +78,12 @@ _OTHER_FORMS = (
      "log"),
     (r"(?ms).*^=3D=3D", "a mail's quoted-printable: import what this gives: `python3 -m quopri -d {0} > {0}.txt`"),
 )  # fmt: skip
+# A line by which somebody says that others stood there.
+_LEFT_OUT = re.compile(
+    r"\W*(?:\.{3,}|\u2026|-+ ?more ?-+|(?:\d+ )?(?:(?:more|other) )?(?:lines|rows|output|kernels)?(?: \w+)? ?"
+    r"(?:snip(?:ped)?|truncated|omitted|skipped|left out|not shown|elided|cut))\W*", re.IGNORECASE
+)  # fmt: skip
+_LEFT_OUT_LENGTH = 80
 _WARNING = re.compile(r"\s*={2,8}\w*={0,8} ?(?:Warning|WARNING|Error|ERROR)\b")
 # The header of a table that is no profile of times or counters.
 _OTHER_TABLES = (
@@ -161,6 +167,12 @@ def _read_lines(lines: list[str], origin: str, first_line: int) -> Profile:
                 if re.match(pattern, line):
                     raise UserError(f"{origin}, line {number}: {what}")
     lines = profile_text.without_prefix(lines, origin)
+    for number, line in enumerate(lines, first_line):
+        if len(line) <= _LEFT_OUT_LENGTH and _LEFT_OUT.fullmatch(line):
+            raise UserError(
+                f"{origin}, line {number}: {line.strip()[:60]!r} says that lines were left out: import the whole text, "
+                "or with --lines FIRST-LAST a part of it that is whole"
+            )
     found = printed_tables.find(lines, origin, first_line)
     parts = [
         *printed_times.parts(found, origin),

@@ -63,7 +63,7 @@ class ProfilerTable:
     numbers: list[int] = field(default_factory=list)  # columns that tell a row: the share or start, and unread numbers
     width: int = 0  # of a rule, to which nsys fills up rows with blanks
     padded: bool = False
-    is_cut_off: bool = False  # the file ends inside of its last row
+    lengths: dict[int, int] = field(default_factory=dict)  # of its rows as they are printed, by line
     rows: list[tuple[int, list[str]]] = field(default_factory=list)
 
     def require(self, heads: Iterable[str], origin: str) -> None:
@@ -71,6 +71,12 @@ class ProfilerTable:
         for head in heads:
             if (count := self.heads.count(head)) != 1:
                 raise UserError(f"{origin}, line {self.line}: {count} columns {head!r}, not one")
+
+    @property
+    def cut_row(self) -> int:
+        """The line of the first row that ends before the width to which nsys fills up every row; 0 for none."""
+        short = [number for number, length in self.lengths.items() if length < self.width]
+        return short[0] if short and self.padded else 0
 
     @property
     def tool(self) -> str:
@@ -164,7 +170,8 @@ def _start_table(number: int, line: str, below: str, report: str) -> ProfilerTab
             continue
         columns = not (split is _between_pipes or split is csv_cells or split is _between_tabs)
         kind = _kind(heads) if all(heads) else ""
-        if not kind and len(heads) > 2 and report and not READ_REPORT.fullmatch(report):
+        unread = report and not READ_REPORT.fullmatch(report) and not _NUMBER.fullmatch(heads[0])
+        if not kind and len(heads) > 2 and unread:
             kind = "other"
         if not kind or (columns and kind not in ("sums", "trace", "other")):
             continue
@@ -324,7 +331,9 @@ def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Profile
                     cells, taken = _row(table, lines, place)
                     table.rows.append((number, cells))
                     table.last, blank = number + taken - 1, False
-                    table.padded |= line != line.rstrip()
+                    if "\t" not in line:
+                        table.padded |= line != line.rstrip()
+                        table.lengths[number] = len(line)
                     continue
                 if READ_REPORT.fullmatch(report):
                     raise UserError(
@@ -339,6 +348,7 @@ def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Profile
             table = None
     if heading and found:
         raise UserError(f"{origin}, line {heading}: the title of a table, and no table under it: the file is cut off")
-    if table and table.last == number and len(lines[-1]) < table.width and any(other.padded for other in found):
-        table.is_cut_off = True
+    padded = any(table.padded for table in found)
+    for table in found:
+        table.padded = padded
     return found

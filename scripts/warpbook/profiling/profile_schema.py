@@ -31,10 +31,11 @@ _EITHER_POINT = re.compile(r"(\d{1,3}(?:\.\d{3})+) ?([^\d\s.]*)")
 SHAPE = re.compile(r" \(\d+, \d+, \d+\)x\(\d+, \d+, \d+\)$")
 _NO_BRACKET = re.compile(r"->|[<>]=|<<|>>(?=\d)")
 _NAME_BEGIN = re.compile(r"[A-Za-z_~\[]|\(anonymous namespace\)|<unnamed>")
-_NO_NAME = re.compile(r"[,#|\"\u2500-\u257f]|(?<!:):(?!:)|\s\s|(?:^|\s)\d|\)\s(?!const\b)\w")  # in no brackets
+_NO_NAME = re.compile(r"[,#|\"\u2500-\u257f]|(?<!:):(?!:)|\s\s|(?:^|\s)\d|\)\s?(?!const\b)\w")  # in no brackets
 _NEVER = re.compile(
     r"[\\;\u2010-\u2015]|</|(?<!operator\()\)<|^\[[\w -]+\](?! \[\d+\]$).|\) +\(\d[\d, ]*\)"
 )  # of no name a part
+_NO_KERNEL = re.compile(r"\[(?!CUDA (?:Unified Memory )?mem(?:cpy|set)\b|Unified Memory )")  # nor a copy or memset
 _API = re.compile(r"cu(da)?[A-Z]\w*")
 _API_VERSION = re.compile(r"_v\d{4,}(_pt(sz|ds))?$")
 _COPIES = (
@@ -55,6 +56,7 @@ _ROLES = {
     "device": ("device",),
 }  # fmt: skip
 _ROLE_OF = {head: role for role, heads in _ROLES.items() for head in heads}
+
 
 Row = dict[str, Any]
 
@@ -170,6 +172,12 @@ def role(head: str) -> tuple[str, str]:
 
 def column_roles(heads: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """(role, unit) of each column; ValueError where they are neither those of sums nor those of a trace."""
+    heads = [*heads]
+    for head in heads:
+        words = head.partition("(")[0].lower().split()
+        of_known = any("".join(words) in known for known in _ROLE_OF) or "".join(dict.fromkeys(words)) in _ROLE_OF
+        if of_known and not role(head)[0]:  # a word is lost or stands twice
+            raise ValueError(f"{head!r} is no whole name of a column")
     columns = tuple(role(head) for head in heads)
     names = [name for name, _ in columns if name]
     doubled = [name for name in names if names.count(name) > 1]
@@ -199,6 +207,8 @@ def reject_strange_name(name: str) -> None:
     strange = _NEVER.search(name) or _NO_NAME.search("".join(outside))
     if depth < 0 or not _NAME_BEGIN.match(name) or ")x(" in name or strange or not name.isprintable():
         raise ValueError(f"{name[:60]!r} is no name of a kernel: a line is broken, or a mark was added to it")
+    if _NO_KERNEL.match(name):
+        raise ValueError(f"{name[:60]!r} is neither a copy nor a memset, as [CUDA memcpy HtoD] is: a word is lost")
     if (depth or angles) and not name.endswith(("...", "\u2026")) and "operator" not in name:
         raise ValueError(f"the name {name[:60]!r} is cut off: its brackets do not close")
 

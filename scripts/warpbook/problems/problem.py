@@ -263,7 +263,7 @@ class Problem:
         """Names of the arrays that every case has, inputs first."""
         return tuple(name for name in self.facts.array_names if name not in self.optional)
 
-    @property
+    @cached_property
     def unusual(self) -> dict[str, Extent]:
         """Extents that a variant is told of only where it names them."""
         return {name: one for name, one in self.facts.extents.items() if one.usual is not None}
@@ -310,6 +310,11 @@ class Problem:
         return [case.with_name(str(case)) for case in cases]
 
     @cached_property
+    def known_extents(self) -> dict[tuple[tuple[tuple[str, Expression], ...], int | None], dict[str, int]]:
+        """Extents of its cases by what is given of them and the size: the same cases are made again and again."""
+        return {}
+
+    @cached_property
     def module(self) -> ModuleType:
         """`problem.py`, imported. Raises UserError with the exception's words where it does not import."""
         path = self.folder / FILE
@@ -350,6 +355,13 @@ class Case:
     def extents(self) -> dict[str, int]:
         """Every extent, and what follows from them, by name; without those that wait for a size. Raises ValueError
         naming key, expression and reason where one has no value, or is not positive."""
+        place = (self.given, self.size)
+        known = self.problem.known_extents
+        if place not in known:
+            known[place] = self._extents()
+        return dict(known[place])
+
+    def _extents(self) -> dict[str, int]:
         facts, given = self.problem.facts, dict(self.given)
         if facts.size and facts.size not in given:
             given[facts.size] = SIZE

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 BYTES = {
-    "char": 1, "bool": 1, "half": 2, "__half": 2, "short": 2, "float": 4, "int": 4, "unsigned": 4, "unsigned int": 4,
+    "char": 1, "bool": 1, "unsigned char": 1, "uchar": 1, "int8_t": 1, "uint8_t": 1, "half": 2, "__half": 2, "short": 2, "float": 4, "int": 4, "unsigned": 4, "unsigned int": 4,
     "double": 8, "size_t": 8, "long": 8, "long long": 8, "float2": 8, "float4": 16, "int4": 16,
 }  # fmt: skip
 _WHOLE = re.compile(
@@ -95,6 +95,8 @@ class Function:
     body: "Node"
     integer: bool | None = None
     """What it returns; None for a macro, which has no type."""
+    types: frozenset[str] = frozenset()
+    """Names of types that its template takes: each is that of what it is given."""
 
 
 Known = SymbolicValue | Extents | Function | UnreadableExpression
@@ -145,6 +147,8 @@ class ExpressionReader:
         self._depth = 0
         self.type_of: Callable[[str], str] = lambda kind: kind
         """What a type is by its name in the file."""
+        self.types: frozenset[str] = frozenset()
+        """Types that are those of what is cast to them."""
         self.least: Callable[[str], int] = lambda name: 0
         """The least value of an extent or a loop's number."""
 
@@ -204,7 +208,7 @@ class ExpressionReader:
             case "cast_expression":
                 inner = cuda_ast.field(node, "value")
                 if inner is not None:
-                    return _cast(self.value(inner, line), cuda_ast.field_text(node, "type"), node, line)
+                    return self._cast(inner, cuda_ast.field_text(node, "type"), node, line)
             case "sizeof_expression":
                 return self._size(node, line)
             case "call_expression":
@@ -289,8 +293,8 @@ class ExpressionReader:
         arguments = [each for each in listed.named_children if each.type != "comment"] if listed else []
         name = cuda_ast.node_text(function).removeprefix("::").removeprefix("std::")
         kind = name[12:-1] if name.startswith("static_cast<") else name
-        if (is_whole(kind) or is_fraction(kind)) and len(arguments) == 1:
-            return _cast(self.value(arguments[0], line), kind, node, line)
+        if (is_whole(kind) or is_fraction(kind) or kind in self.types) and len(arguments) == 1:
+            return self._cast(arguments[0], kind, node, line)
         if function is not None and function.type == "field_expression":
             return self._look_up_value("".join(cuda_ast.node_text(node).split()), line)
         base = name.partition("<")[0]
@@ -316,12 +320,22 @@ class ExpressionReader:
             return SymbolicValue(made, all(each.integer for each in both), all(each.whole for each in both))
         raise UnreadableExpression(f"`{_short(node)}` calls what is not known here", line)
 
+    def _cast(self, inner: "Node", type_name: str, node: "Node", line: int) -> SymbolicValue:
+        value = self.value(inner, line)
+        if is_whole(type_name):
+            return value.as_integer()
+        if is_fraction(type_name):
+            return SymbolicValue(value.tree, integer=False, whole=value.whole)
+        if type_name in self.types:
+            return value
+        raise UnreadableExpression(f"`{_short(node)}`: the type {type_name} is not known here", line)
+
     def _inline(self, function: Function, values: list[SymbolicValue], line: int) -> SymbolicValue:
         given = dict(zip(function.parameters, values, strict=True))
         if function.integer:
             given = {name: value.as_integer() for name, value in given.items()}
         inner = ExpressionReader(lambda name, where: given.get(name) or self._lookup(name, where))
-        inner._depth = self._depth
+        inner._depth, inner.types = self._depth, function.types
         value = inner.value(function.body, line)
         return value.as_integer() if function.integer else value
 
@@ -339,14 +353,6 @@ def _literal(text: str, line: int) -> SymbolicValue:
     if exact.denominator != 1:
         top = ast.BinOp(top, ast.Div(), ast.Constant(exact.denominator))
     return SymbolicValue(top, integer=False, whole=exact.denominator == 1)
-
-
-def _cast(value: SymbolicValue, type_name: str, node: "Node", line: int) -> SymbolicValue:
-    if is_whole(type_name):
-        return value.as_integer()
-    if is_fraction(type_name):
-        return SymbolicValue(value.tree, integer=False, whole=value.whole)
-    raise UnreadableExpression(f"`{_short(node)}`: the type {type_name} is not known here", line)
 
 
 def _is_counted(tree: ast.AST) -> bool:

@@ -20,7 +20,12 @@ from warpbook.kernels.launch_inference.cpp_expressions import (
     UnreadableExpression,
 )
 from warpbook.kernels.launch_inference.extent_names import HostNames
-from warpbook.kernels.launch_inference.launch_sites import declared_name, function_parameters, is_pointer
+from warpbook.kernels.launch_inference.launch_sites import (
+    declared_name,
+    function_parameters,
+    is_pointer,
+    template_parameters,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -123,7 +128,8 @@ class Globals:
         if len(statements) == 1 and statements[0].type == "return_statement" and statements[0].named_children:
             names = tuple(name for name, _ in function_parameters(node))
             integer = cpp.is_whole(kind) if cpp.is_whole(kind) or cpp.is_fraction(kind) else None  # a template's
-            known = Function(names, statements[0].named_children[0], integer)
+            types = frozenset(name for name, one in template_parameters(node).items() if one.is_type)
+            known = Function(names, statements[0].named_children[0], integer, types)
             self.known[cuda_ast.field_text(declared, "declarator")] = known
 
 
@@ -231,12 +237,18 @@ class HostScope:
                 return None
             self._take(name, extent, line)
             return self.known[name]
+        if name in self._taken:
+            self._take(name, self._taken[name], line)
+            return self.known[name]
+        if owner and _OF_BLOCK.fullmatch(member):
+            self._suppose(name, THREADS)
+            return self.known[name]
         extent = "" if member in self._pointers else self.names.find_extent(member)
         if owner:
             array = self.names.find_array(owner.partition(".")[0])
             own = self.names.find_extent(f"{array}_{member}") if array else ""
             extent = own or self.names.extent_of_array(array, extent)
-        if not extent or not (owner or name in self._taken or extent not in self._claimed):
+        if not extent or not (owner or extent not in self._claimed):
             return None
         self._take(name, extent, line)
         return self.known[name]

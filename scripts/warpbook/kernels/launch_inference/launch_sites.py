@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from warpbook.kernels import sources
@@ -85,6 +85,7 @@ def unqualified(kernel: str) -> str:
     return kernel.partition("<")[0].rpartition("::")[2]
 
 
+@cache
 def parameter_names(code: str) -> dict[str, list[str]]:
     """The names of each kernel's parameters, by the kernel's name."""
     kernels = kernel_definitions(cuda_ast.parse(code))
@@ -168,14 +169,14 @@ def _pointed_kernels(
         left = cuda_ast.field(node, "left" if node.type == "assignment_expression" else "declarator")
         right = cuda_ast.field(node, "right" if node.type == "assignment_expression" else "value")
         if right is not None and declared_name(left) == name:
-            given.append((cuda_ast.node_text(right), function))
+            given.append((cuda_ast.node_text(without_casts(right)), function))
     macros = (node for node in cuda_ast.walk(root) if node.type == "preproc_def")
     named = [node for node in macros if cuda_ast.field_text(node, "name") == name]
     given += [(cuda_ast.field_text(node, "value"), function) for node in named]
     names = [parameter for parameter, _ in function_parameters(function)]
     if name in names:
-        for arguments, around in calls(function, root):
-            given += [(cuda_ast.node_text(each), around) for each in arguments[names.index(name) :][:1]]
+        for arguments, around, _ in calls(function, root):
+            given += [(cuda_ast.node_text(without_casts(each)), around) for each in arguments[names.index(name) :][:1]]
     found: list[str] = []
     for text, around in given:
         kernel = "".join(text.split()).lstrip("&").replace(",", ", ")
@@ -183,8 +184,15 @@ def _pointed_kernels(
     return list(dict.fromkeys(found))
 
 
-def calls(function: "Node", root: "Node") -> "Iterator[tuple[list[Node], Node]]":
-    """The arguments of each call of a function, and the function that calls it."""
+def without_casts(node: "Node") -> "Node":
+    """What is cast to another type, or stands in parentheses."""
+    while node.type in ("cast_expression", "parenthesized_expression"):
+        node = cuda_ast.field(node, "value") or node.named_children[0]
+    return node
+
+
+def calls(function: "Node", root: "Node") -> "Iterator[tuple[list[Node], Node, list[str]]]":
+    """The arguments of each call of a function, the function that calls it, and what its template is given."""
     declared = cuda_ast.field(function, "declarator")
     own = unqualified(cuda_ast.field_text(declared, "declarator")) if declared else ""
     for call in cuda_ast.walk(root):
@@ -192,7 +200,9 @@ def calls(function: "Node", root: "Node") -> "Iterator[tuple[list[Node], Node]]"
         listed = cuda_ast.field(call, "arguments")
         around = cuda_ast.enclosing(call, "function_definition")
         if own and re.split(r"\.|->", unqualified(called))[-1] == own and listed and listed.named_children and around:
-            yield [each for each in listed.named_children if each.type != "comment"], around
+            given = called.partition("<")[2].rpartition(">")[0]
+            words = [word.strip() for word in given.split(",") if word.strip()]
+            yield [each for each in listed.named_children if each.type != "comment"], around, words
 
 
 def choices(launch: LaunchSite) -> dict[str, str]:
@@ -230,6 +240,56 @@ def _qualified_name(kernel: str, root: "Node") -> str:
     found = kernel_definitions(root).get(plain)
     names = namespaces(found) if found else []
     return "::".join([*names, kernel.rpartition("::")[2] if names else kernel])
+
+
+_STORES = re.compile(r"atomic|store_matrix|__st\w\w\b")
+"""Functions that write what their first argument points to."""
+
+
+def written_names(function: "Node", root: "Node", seen: frozenset[str] = frozenset()) -> set[str]:
+    """Names of pointers that a function writes through, itself or by a function of the file that it gives them to, and of
+    those that these were made of."""
+    body = cuda_ast.field(function, "body")
+    found: set[str] = set()
+    made: list[tuple[str, set[str]]] = []
+    for node in cuda_ast.walk(body) if body else ():
+        target = cuda_ast.field(node, "left") if node.type == "assignment_expression" else None
+        if node.type == "init_declarator" and "*" in cuda_ast.node_text(node).partition("=")[0]:
+            made.append((declared_name(node), set(re.findall(r"\w+", cuda_ast.field_text(node, "value")))))
+        if node.type == "call_expression":
+            called = cuda_ast.field_text(node, "function")
+            listed = cuda_ast.field(node, "arguments")
+            arguments = [each for each in listed.named_children if each.type != "comment"] if listed else []
+            stores = _STORES.search(called)
+            for place, given in enumerate(arguments):
+                if (stores and place == 0) or _writes(unqualified(called), place, root, seen):
+                    found |= _words(given)
+        elif target is not None and target.type != "identifier":
+            found |= _words(target)
+    for name, words in reversed(made):
+        found |= words if name in found else set()
+    return found
+
+
+def _words(node: "Node") -> set[str]:
+    """Names in what points to memory, but those of an index."""
+    return set(re.findall(r"\w+", cuda_ast.node_text(node).partition("[")[0]))
+
+
+def _writes(called: str, place: int, root: "Node", seen: frozenset[str]) -> bool:
+    """Whether a function of the file writes through the pointer that it gets at a place."""
+    function = None if called in seen else _functions(root).get(called)
+    parameters = function_parameters(function) if function else []
+    if function is None or place >= len(parameters) or not is_pointer(parameters[place][1]):
+        return False
+    return parameters[place][0] in written_names(function, root, seen | {called})
+
+
+@lru_cache(8)
+def _functions(root: "Node") -> "dict[str, Node]":
+    """The functions that a file defines, by name."""
+    defined = (node for node in cuda_ast.walk(root) if node.type == "function_definition")
+    return {declared_name(cuda_ast.field(node, "declarator")): node for node in defined}
 
 
 def sets_value_of_each_block(kernel: "Node", pointer: str) -> bool:

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 _MADE = re.compile(r"(?:torch|at)::(?:empty|zeros|ones|full)(?:_like)?")
 _SCALARS = ("scalar_t", "T", "DType", "dtype")
 _CASTS = ("reinterpret_cast<", "static_cast<", "const_cast<")
+_SAMPLES = (1000, 1024, 1237)
+"""Extents that memory is compared for."""
 _ALLOCATIONS = ("cudaMalloc", "cudaMallocManaged", "cudaMallocAsync")
 _FILL = re.compile(r"(?:cudaMemset|cudaMemsetAsync|cudaMemcpy|cudaMemcpyAsync)\((?:\(void\*+\))?&?(\w+),&?(\w*)")
 FLOAT_MIN = -3.4028234663852886e38
@@ -49,8 +52,6 @@ _LEAST = re.compile(
     r"-\s*\(?(?:std::numeric_limits<\w+>::)?(?:FLT_MAX|DBL_MAX|INFINITY|HUGE_VALF?|max\(\)|infinity\(\))"
 )
 """A number that every other one exceeds, as a maximum begins with."""
-_STORES = re.compile(r"atomic|store_matrix|__st\w\w\b")
-"""Functions that write what their first argument points to."""
 _HOST_FILL = re.compile(r"(?:std::)?(?:fill(?:_n)?\((\w+).*,([^,]+)\)|memset\((\w+),(?:0|0x0+)\b)")
 _HOST_MEMORY = re.compile(r"(?:\([\w*]+\))?(?:malloc\(|new\w|nullptr|NULL)")
 _ZERO = re.compile(
@@ -113,6 +114,8 @@ class LaunchInference:
         self._beside = beside
         self.is_square = False
         self.is_asked_for, self._choices = is_asked_for, choices
+        self.settled: set[int] = set()
+        """Statements whose conditions decide nothing."""
         self.is_of_path = False
         """Whether the facts that it is read for tell in which cases it is done."""
         self.fixed: dict[str, dict[str, int]] = {}
@@ -134,9 +137,11 @@ class LaunchInference:
         for name, declaration in self._host:
             self._scope.parameter(name, declaration, self._among, choices.get(name))
         self._read_callers()
-        for name, parameter in template_parameters(launch.function).items():
+        for place, (name, parameter) in enumerate(template_parameters(launch.function).items()):
             if not parameter.is_type:
-                self._scope.template_parameter(name, parameter.default, cuda_ast.line(launch.function))
+                given = {words[place] for words in self._template_words if place < len(words)}
+                value = given.pop() if len(given) == 1 else parameter.default
+                self._scope.template_parameter(name, value, cuda_ast.line(launch.function))
         body = cuda_ast.field(launch.function, "body")
         if body is not None:
             self._scope.read_until(body, launch.node)
@@ -150,7 +155,7 @@ class LaunchInference:
     def with_sibling_extents(self, extents: Mapping[str, str]) -> "LaunchInference":
         """It, among launches that get extents by these names of the host's."""
         made = self._again(extents)
-        made.is_of_path = self.is_of_path
+        made.is_of_path, made.settled = self.is_of_path, self.settled
         return made
 
     def _again(self, beside: Mapping[str, str], first_pass: bool = False) -> "LaunchInference":
@@ -167,8 +172,12 @@ class LaunchInference:
             if isinstance(known.get(name), UnreadableExpression) or types[place] == "dim3"
         }
         given: dict[str, list[Known]] = {name: [] for name in unread}
-        for arguments, around in launch_sites.calls(self._launch.function, self._root) if unread else ():
-            if len(arguments) < len(self._host) or not self._gives_kernel(arguments, around):
+        self._template_words: list[list[str]] = []
+        for arguments, around, words in launch_sites.calls(self._launch.function, self._root):
+            if len(arguments) < len(self._host) or not self._gives_kernel(arguments):
+                continue
+            self._template_words.append(words)
+            if not unread:
                 continue
             pairs = zip(self._host, arguments, strict=False)
             named = {cuda_ast.node_text(each): known.get(name) for (name, _), each in pairs if name in known}
@@ -191,11 +200,18 @@ class LaunchInference:
             name: values[0] for name, values in given.items() if values and values.count(values[0]) == len(values)
         }
 
-    def _gives_kernel(self, arguments: "list[Node]", around: "Node") -> bool:
+    def given_together(self, kernels: list[str]) -> list[list[str]]:
+        """Those of some kernels that each caller of the host's function gives it, where one gives several."""
+        calls = [arguments for arguments, _, _ in launch_sites.calls(self._launch.function, self._root)]
+        given = [{word for each in call for word in re.findall(r"\w+", cuda_ast.node_text(each))} for call in calls]
+        rows = [[kernel for kernel in kernels if launch_sites.unqualified(kernel) in words] for words in given]
+        return [row for row in rows if row] if any(len(row) > 1 for row in rows) else []
+
+    def _gives_kernel(self, arguments: "list[Node]") -> bool:
         """Whether a call of the host's function gives it the kernel of this launch, or no kernel."""
         pointer = cuda_ast.field_text(self._launch.node, "function")
         places = [place for place, (name, _) in enumerate(self._host) if name == pointer]
-        return all(self._launch.plain in cuda_ast.node_text(arguments[place]) for place in places)
+        return all(re.search(rf"\b{self._launch.plain}\b", cuda_ast.node_text(arguments[place])) for place in places)
 
     @property
     def is_complete(self) -> bool:
@@ -226,12 +242,12 @@ class LaunchInference:
         facts = self._with_copies(self._with_sum(facts))
         if self._reasons:
             if self._leaves_partial_sums and not self._scope.is_first_pass:
-                facts = self._first_pass() or facts
+                facts = self.first_pass() or facts
             raise UnreadableLaunch(f"{'; '.join(self._reasons)} (launch in line {self.line})", facts)
         self.require_extents({**facts, **limits})
         return InferredLaunch(facts, self.line, tuple(self._scope.notes.values()))
 
-    def _first_pass(self) -> dict[str, Any]:
+    def first_pass(self) -> dict[str, Any]:
         """The facts of the first pass of a loop of which each adds up what the one before left, and of the sum of what it
         leaves; none where they are not known."""
         one = self._again(self._beside, first_pass=True)
@@ -281,8 +297,7 @@ class LaunchInference:
 
     def _pointer(self, node: "Node") -> tuple[str, "Node | None"]:
         """The variable that a pointer begins at, and what is added to it, if anything; no name for what is none."""
-        while node.type in ("cast_expression", "parenthesized_expression"):
-            node = cuda_ast.field(node, "value") or node.named_children[0]
+        node = launch_sites.without_casts(node)
         if node.type == "conditional_expression":  # bias.defined() ? bias.data_ptr<float>() : nullptr
             chosen, other = node.named_children[-2:]
             return self._pointer(chosen) if cuda_ast.node_text(other) in ("nullptr", "NULL", "0") else ("", None)
@@ -439,13 +454,19 @@ class LaunchInference:
         if (
             not lines
             and given
-            and all(self._is_of_caller(place) and self._uses(place) for place in given)
+            and all((self._is_of_caller(place) or self._is_vector(place)) and self._uses(place) for place in given)
             and all(_is_added_to(node) for place in given for node in self._uses(place))
         ):
             name = self.pointers[given[0]][0]
-            self._scope.notes[f"added to {name}"] = f"{name}, which its caller gives and the kernel adds to, for zeros"
+            whose = "its caller gives" if self._is_of_caller(given[0]) else "is a vector of the host's"
+            self._scope.notes[f"added to {name}"] = f"{name}, which {whose} and the kernel adds to, for zeros"
             return True
         return bool(lines)
+
+    def _is_vector(self, place: int) -> bool:
+        """Whether a launch gives the memory of an object, which sets its elements as it is made."""
+        given = cuda_ast.node_text(self._launch.arguments[place])
+        return bool(re.search(r"\.data\(\)|raw_pointer_cast\(", given))
 
     def _is_of_caller(self, place: int) -> bool:
         """Whether the host's function gets what it gives at a place from callers, each of which fills it first or is in
@@ -484,7 +505,7 @@ class LaunchInference:
             # A kernel that gets one number is for square matrices, or for as many values.
             declared, node = sides[0]
             name = cuda_ast.node_text(node)
-            if re.fullmatch(r"\w+", name) and cpp.is_whole(cuda_ast.field_text(declared, "type")):
+            if re.fullmatch(r"\w+(?:(?:\.|->)\w+)?", name) and cpp.is_whole(cuda_ast.field_text(declared, "type")):
                 taken[name] = taken.get(name) or self.names.base[0]
                 self.is_square = self.names.is_product
         return taken
@@ -496,12 +517,14 @@ class LaunchInference:
         two numbers gets. Empty where that is not told."""
         numbers = [name for name, declaration in self.parameters if not is_pointer(declaration)]
         image = {"H", "W"} <= set(self.names.base) and len(numbers) == 2
+        body = cuda_ast.field_text(self._kernel, "body")
         if len(numbers) > len(self.names.base):  # factors and sizes of tiles are among them
-            numbers = [name for name in numbers if self.names.find_extent(name, numbers)]
+            named = [name for name in numbers if self.names.find_extent(name, numbers)]
+            used = [name for name in numbers if self._names_in_code(name)]
+            numbers = used if len(named) < len(self.names.base) == len(used) else named
         if not image and (not self.names.has_matrices or len(self.names.base) != len(self.names.arrays)):
             return {}
         pointers = {array: self.parameters[place][0] for place, array in self._roles().items() if array}
-        body = cuda_ast.field_text(self._kernel, "body")
         pitches: list[set[str]] = []
         for array in self.names.arrays:
             name = re.escape(pointers.get(array, ""))
@@ -665,6 +688,7 @@ class LaunchInference:
         elif missing and not unnamed:
             self._fail(f"no pointer is {' or '.join(missing)}", line)
         self._arrays_found = dict(names)
+        self._check_sizes(names)
         self._scope.notes.update({f"place {place}": words for place, words in self._by_place.items()})
         names = {
             place: UNKNOWN if name in ("", UNKNOWN) else name + self.offset(place) for place, name in names.items()
@@ -720,11 +744,31 @@ class LaunchInference:
         usual = f"{cpp.BYTES.get(self._host_type(variable), 4)} * ({self.names.count_of_array(array)})"
         limits = facts.get("limits", {})
         with suppress(ValueError):
-            for sample in (1000, 1024, 1237):
+            for sample in _SAMPLES:
                 known = {name: limits.get(name, {}).get("is", sample) for name in self.names.base}
                 if size and expressions.evaluate(size, known) > expressions.evaluate(usual, known):
                     return size
         return ""
+
+    def _check_sizes(self, names: Mapping[int, str]) -> None:
+        """Complain of an array that has several values for each of the problem's, as an image of three colours has."""
+        for place, array in names.items():
+            variable, reasons = self.pointers[place][0], list(self._reasons)
+            kind = cpp.BYTES.get(self._host_type(variable))
+            size, count = self.allocated_bytes(variable), self.names.count_of_array(array)
+            self._reasons[:] = reasons
+            if not kind or size in ("", UNKNOWN) or count in ("", "1"):
+                continue
+            with suppress(ValueError):
+                absent = expressions.used_names(count) - expressions.used_names(size)
+                if not absent <= ({self.names.batch, "C", "M"} if self.names.batch else set()):
+                    continue  # it may have numbers of its own
+                known = [dict.fromkeys(self.names.base, sample) | dict.fromkeys(absent, 1) for sample in _SAMPLES]
+                counts = [Fraction(expressions.evaluate(size, one), expressions.evaluate(count, one)) for one in known]
+                ratio = counts[0] / kind
+                if ratio > 1 and ratio.denominator == 1 and counts.count(counts[0]) == len(counts):
+                    words = f"`{variable}` holds {ratio} values for each of {array}: the kernel computes something else"
+                    raise UnreadableLaunch(f"{words} (launch in line {self.line})", is_final=True)
 
     def _host_adds_up(self, variable: str) -> bool:
         """Whether the host copies a device's array back and adds up what it copied, there or in a function of the file."""
@@ -859,24 +903,7 @@ class LaunchInference:
     @cached_property
     def _written(self) -> set[str]:
         """Names of pointers that the kernel writes through, and of those that these were made of."""
-        body = cuda_ast.field(self._kernel, "body")
-        found: set[str] = set()
-        made: list[tuple[str, set[str]]] = []
-        for node in cuda_ast.walk(body) if body else ():
-            target = cuda_ast.field(node, "left") if node.type == "assignment_expression" else None
-            if node.type == "init_declarator" and "*" in cuda_ast.node_text(node).partition("=")[0]:
-                value = cuda_ast.field_text(node, "value")
-                made.append((declared_name(node), set(re.findall(r"\w+", value))))
-            if node.type == "call_expression" and _STORES.search(cuda_ast.field_text(node, "function")):
-                listed = cuda_ast.field(node, "arguments")
-                target = listed.named_children[0] if listed and listed.named_children else None
-            if target is not None and target.type != "identifier":
-                found |= set(re.findall(r"\w+", cuda_ast.node_text(target).partition("[")[0]))
-            elif target is not None and node.type == "call_expression":
-                found.add(cuda_ast.node_text(target))
-        for name, words in reversed(made):
-            found |= words if name in found else set()
-        return found
+        return launch_sites.written_names(self._kernel, self._root)
 
     def _template_arguments(self, kernel: str) -> str:
         """A kernel's name, what its template is given in numbers; types that the compiler deduces are those of the
@@ -913,7 +940,14 @@ class LaunchInference:
         """What decides whether the host reaches it. Where its kernel is asked for, a choice that no extent decides is
         made."""
         conditions = [*self._scope.conditions, *self._asserted]
-        return tuple(one for one in conditions if not (self.is_asked_for and self._is_choice(one)))
+        asked = [one for one in conditions if one.statement not in self.settled]
+        return tuple(one for one in asked if not (self.is_asked_for and self._is_choice(one)))
+
+    def launches_as(self, other: "LaunchInference") -> bool:
+        """Whether another launch is the same but for its stream."""
+        shapes = [[*map(cuda_ast.node_text, one._launch.configuration[:3]), "0"][:3] for one in (self, other)]
+        given = [list(map(cuda_ast.node_text, one._launch.arguments)) for one in (self, other)]
+        return self.kernel == other.kernel and shapes[0] == shapes[1] and given[0] == given[1]
 
     @cached_property
     def _asserted(self) -> list[Condition]:
@@ -1000,25 +1034,25 @@ class LaunchInference:
         body, host = (cuda_ast.field_text(one, "body") for one in (self._kernel, self._launch.function))
         # Of other problems, what it counts to or multiplies with: a tile in shared memory may be called SIZE.
         own = set(re.findall(r"\w+" if self.names.batch else r"\w+(?=\s*\*)|(?<=[*<=])\w+|(?<=[*<=] )\w+", body))
+        # The kernel names the number that it gets under another name: it is for that number alone.
+        given = own & self._outside.known.keys() & set(map(cuda_ast.node_text, self._launch.arguments))
         bounds: dict[str, Any] = {}
         known = {*self._outside.known, *self._scope.known} - self._scope.renamed
         for name in sorted(known & {*own, *re.findall(r"\w+", f"{body} {host}")}):
-            extent = self.names.find_extent(name)
+            extent = (name in given and self._taken.get(name)) or self.names.find_extent(name)
             has_own = name in own & self._outside.known.keys() and extent not in {*told, self.names.batch}
-            if extent not in self.names.base or (extent in named and not has_own):
+            if extent not in self.names.base or (extent in named and not has_own and name not in given):
                 continue
-            if (value := self._whole_number(name)) is not None:
-                bounds[extent] = {"is": value}
-                self._scope.notes[name] = f"{name}, {value}, for the one {extent} that it is for"
+            reader = cpp.ExpressionReader(self._look_up_in_file) if name in given else self._scope.reader
+            with suppress(UnreadableExpression):
+                value = fact_value(reader.whole(self._find_node(name)).text)
+                if isinstance(value, int):
+                    bounds[extent] = {"is": value}
+                    self._scope.notes[name] = f"{name}, {value}, for the one {extent} that it is for"
         return bounds
 
-    def _whole_number(self, name: str) -> int | None:
-        """The whole number that a name of the host's stands for; None where it stands for none."""
-        try:
-            value = fact_value(self._scope.reader.whole(self._find_node(name)).text)
-        except UnreadableExpression:
-            return None
-        return value if isinstance(value, int) else None
+    def _look_up_in_file(self, name: str, line: int) -> Known | None:
+        return self._outside.known.get(name)
 
     def _find_node(self, name: str) -> "Node":
         node = cpp.parse_expression(name)

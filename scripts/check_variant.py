@@ -184,7 +184,7 @@ def limits_tried(variant: Variant) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "the padding keeps H and W", {"K": {"is": taps}, "P": {"is": taps // 2}}
         return
     free = [name for name in facts.extents if name not in bounds]
-    for multiple in (32, 128) if len(free) > 1 else (1024, 4096):
+    for multiple in (32, 128, 256) if len(free) > 1 else (1024, 4096):
         for names in (free[-1:], free) if len(facts.extents) == 2 else (free,):
             words = f"{units.join_all(names)} {'is a multiple' if len(names) == 1 else 'are multiples'} of {multiple}"
             yield words, {name: {"multiple_of": multiple} for name in names}

@@ -191,3 +191,5 @@ def test_a_name_that_the_emulator_lacks_excuses_the_errors_that_follow_from_it()
     assert "‘cudaSurfaceObject_t’" in emulation.missing_feature(words, "mine.cu")
     assert emulation.missing_feature(words.splitlines()[0], "mine.cu") == ""
     assert emulation.missing_feature("mine.cu:4:5: error: expected ‘;’ before ‘__shfl_sync’", "mine.cu") == ""
+    assembled = "mine.cu: Assembler messages:\nmine.cu:7: Error: no such instruction: `ldmatrix.sync'"
+    assert emulation.missing_feature(assembled, "mine.cu") == "beyond the emulator: PTX in a macro, line 7"

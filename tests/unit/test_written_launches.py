@@ -587,6 +587,11 @@ def test_a_structure_with_its_alignment_is_no_host_code():
     assert cuda_ast.device_code(text + "int main() { cudaFree(0); }\n").rstrip() == text.rstrip()
 
 
+def test_a_constructor_by_default_serves_the_device_too():
+    text = "struct Four { float of[4]; Four() = default; __device__ explicit Four(float4 one) {} };\n"
+    assert cuda_ast.device_code(text + "int main() { cudaFree(0); }\n").rstrip() == text.rstrip()
+
+
 def test_a_device_function_behind_a_macro_is_no_host_code():
     text = "#define DEV __device__ __forceinline__\n#define INNER DEV\nINNER float twice(float a) { return 2 * a; }\n"
     assert cuda_ast.device_code(text + "int main() { cudaFree(0); }\n").rstrip() == text.rstrip()
@@ -724,7 +729,7 @@ OTHERS = {
         "  sgemm<float, SIDE><<<dim3(p.N / SIDE, p.M), SIDE * SIDE, 0, stream>>>"
         "(p.M, p.N, p.K, alpha, A, B, beta, C);\n}\n",
         {"kernel": "sgemm<float, 16>", "arguments": ["m", "n", "k", 1.0, "a", "b", 0.0, "c"], "clear": ["c"],
-         "threads": [256], "grid": ["n // 16", "m"]},
+         "threads": [256], "grid": ["n // 16", "m"], "limits": {"n": {"at_least": 16}}},
     ),
     "tensors of an extension": (
         "gemm",
@@ -739,7 +744,7 @@ OTHERS = {
         "#define N 512\n__global__ void mul(float* p, float* q, float* r, int Width) { r[0] = p[0] * q[0]; }\n"
         "int main() {\n  int Width = N;\n  float *p, *q, *r;\n  mul<<<Width / 16, 16>>>(p, q, r, Width);\n}\n",
         {"kernel": "mul", "arguments": ["a", "b", "c", "m"], "threads": [16], "grid": ["m // 16"],
-         "limits": {"equal": ["m", "n", "k"]}},
+         "limits": {"m": {"at_least": 16}, "equal": ["m", "n", "k"]}},
     ),
     "extents that go by the letters of others": (
         "gemm",
@@ -774,7 +779,7 @@ OTHERS = {
         {"steps": [
             {"kernel": "add", "arguments": ["x", "part", "n"], "threads": [256], "grid": ["n // 256"]},
             {"kernel": "add", "arguments": ["part", "y", "n // 256"], "threads": [256], "grid": [1]},
-        ], "scratch": {"part": "4 * (n // 256)"}},
+        ], "scratch": {"part": "4 * (n // 256)"}, "limits": {"n": {"at_least": 256}}},
     ),
     "rows N and columns C, and threads that the caller says": (
         "softmax",
@@ -865,7 +870,8 @@ OTHERS |= {
         "reduce",
         "__global__ void add(const float *in, int w, float *out) { out[0] = in[w]; }\n"
         "int main() {\n  unsigned X1 = 1 << 13;\n  float *vec_d, *ans_d;\n  add<<<X1 / 64, 64>>>(vec_d, X1, ans_d);\n}\n",
-        {"kernel": "add", "arguments": ["x", "n", "y"], "threads": [64], "grid": ["n // 64"]},
+        {"kernel": "add", "arguments": ["x", "n", "y"], "threads": [64], "grid": ["n // 64"],
+         "limits": {"n": {"at_least": 64}}},
     ),
     "what each block leaves, added up by a function of the host": (
         "reduce",
@@ -905,7 +911,7 @@ OTHERS |= {
         {"steps": [
             {"kernel": "most", "arguments": ["x", "top", "columns"], "threads": [256], "grid": [1]},
             {"kernel": "soft", "arguments": ["x", "y", "columns", "top"], "threads": [64], "grid": ["columns // 64"]},
-        ], "scratch": {"top": 4}, "limits": {"rows": {"is": 1}}},
+        ], "scratch": {"top": 4}, "limits": {"rows": {"is": 1}, "columns": {"at_least": 64}}},
     ),
     "a launch to warm up before the one that is timed": (
         "conv",
@@ -983,14 +989,16 @@ OTHERS |= {
         "#define TILE 64  // threads (a power of 2, like 64)\n"
         "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
         "void run(const float *in, float *out, int n) { add<<<n / TILE, TILE>>>(in, out, n); }\n",
-        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [64], "grid": ["n // 64"]},
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [64], "grid": ["n // 64"],
+         "limits": {"n": {"at_least": 64}}},
     ),
     "one row of as many columns as the caller says": (
         "softmax",
         "__global__ void soft(const float *x, float *y, int rows, int cols) { y[blockIdx.y * cols] = x[cols]; }\n"
         "void solve(const float *x, float *y, int N) {\n  auto rows = 1;\n  auto cols = N;\n"
         "  soft<<<dim3(cols / 64, rows), 64>>>(x, y, rows, cols);\n}\n",
-        {"kernel": "soft", "arguments": ["x", "y", "rows", "columns"], "threads": [64], "grid": ["columns // 64", "rows"]},
+        {"kernel": "soft", "arguments": ["x", "y", "rows", "columns"], "threads": [64], "grid": ["columns // 64", "rows"],
+         "limits": {"columns": {"at_least": 64}}},
     ),
     "a product whose rows are as long as other letters say, before or behind the row": (
         "gemm",
@@ -1255,7 +1263,8 @@ OTHERS |= {
         "__global__ void add(const float *in, float *sum, int n) { atomicAdd(sum, in[n - 1]); }\n"
         "void run(std::vector<float> const &data) {\n  auto in = to_device(data);\n  auto sum = DeviceVector<float>{1, 0};\n"
         "  int n = data.size();\n  add<<<n / 32, 32>>>(in.data(), sum.data(), n);\n}\n",
-        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [32], "grid": ["n // 32"], "clear": ["y"]},
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [32], "grid": ["n // 32"], "clear": ["y"],
+         "limits": {"n": {"at_least": 32}}},
     ),
     "a launch on a stream or without": (
         "gemm",
@@ -1264,6 +1273,32 @@ OTHERS |= {
         "  if (options->stream != 0)\n    mul<<<m, n, 0, options->stream>>>(A, B, C, m, n, k);\n"
         "  else\n    mul<<<m, n>>>(A, B, C, m, n, k);\n}\n",
         {"kernel": "mul", "arguments": ["a", "b", "c", "m", "n", "k"], "threads": ["n"], "grid": ["m"]},
+    ),
+    "a macro in parentheses before a sign": (
+        "reduce",
+        "#define WIDTH 66\n#define EDGE 1\n#define INNER ((WIDTH) - 2*(EDGE))\n__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
+        "void run(const float *in, float *out, int n) {\n  add<<<n, INNER>>>(in, out, n);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [64], "grid": ["n"]},
+    ),
+    "extents of each matrix in a dim3, and a block with one number for both sides": (
+        "gemm",
+        "template <int SIDE> __global__ void mul(float *C, float *A, float *B, int wA, int wB) { C[0] = A[0] * B[0]; }\n"
+        "int multiply(int count, char **words, int block_size, const dim3 &dimsA, const dim3 &dimsB) {\n"
+        "  float *d_A, *d_B, *d_C;\n  dim3 threads(block_size, block_size);\n"
+        "  dim3 grid(dimsB.x / threads.x, dimsA.y / threads.y);\n"
+        "  if (block_size == 16) { mul<16><<<grid, threads>>>(d_C, d_A, d_B, dimsA.x, dimsB.x); }\n"
+        "  else { mul<32><<<grid, threads>>>(d_C, d_A, d_B, dimsA.x, dimsB.x); }\n}\n",
+        {"kernel": "mul<16>", "arguments": ["c", "a", "b", "k", "n"], "threads": [16, 16], "grid": ["n // 16", "m // 16"],
+         "limits": {"n": {"at_least": 16}, "m": {"at_least": 16}}},
+    ),
+    "two numbers of an image beside that of its mask": (
+        "conv",
+        "__global__ void conv(float *image, float *filter, float *C, int m, int n, int k) {\n"
+        "  for (int i = 0; i < k; i++) C[i * n + m] = image[i * n + m] * filter[i * k + i];\n}\n"
+        "#define M 64\n#define N 48\n#define K 5\n"
+        "int main() {\n  float *image, *filter, *C;\n  conv<<<N, M>>>(image, filter, C, M, N, K);\n}\n",
+        {"kernel": "conv", "arguments": ["x", "w", "y", "H", "W", "K"], "threads": ["H"], "grid": ["W"],
+         "limits": {"C": {"is": 1}, "M": {"is": 1}, "N": {"is": 1}}},
     ),
     "a number that the kernel gets and names too": (
         "softmax",
@@ -1439,6 +1474,21 @@ def test_kernels_that_a_caller_gives_together_are_one_answer_with_its_template_s
         variant = read_beside(tmp_path, "reduce", STAGES, f"kernel: {answer}\n")
         assert variant.read_error == ""
         assert [step.grid for step in variant.header.steps if step.kernel] == [[blocks], [1]]
+
+
+def test_kernels_of_a_template_s_pointer_are_ways_to_the_result(tmp_path):
+    kernels = "".join(
+        f"__global__ void {name}(const float *in, float *out, int n) {{ out[0] = in[n]; }}\n" for name in "fg"
+    )
+    code = f"""{kernels}
+template <void (*Kernel)(const float *, float *, int)> void pass(const float *in, float *part, int n) {{
+    Kernel<<<n, 64>>>(in, part, n);
+    if (n > 64) Kernel<<<1, 64>>>(part, part, n);
+}}
+template <void (*Kernel)(const float *, float *, int)> void timed(const float *in, float *p, int n) {{ pass<Kernel>(in, p, n); }}
+void run(const float *in, float *p, int n) {{ timed<f>(in, p, n); timed<g>(in, p, n); }}
+"""
+    assert read_beside(tmp_path, "reduce", code).read_error.endswith("say which: `kernel: f` or `kernel: g`")
 
 
 def test_arguments_alone_complete_the_launch_of_a_template(tmp_path):

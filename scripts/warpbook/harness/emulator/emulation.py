@@ -344,6 +344,8 @@ def missing_feature(words: str, *names: str) -> str:
         if any(map(_is_lacking, named)) or "beyond the emulator" in error:
             return f"beyond the emulator: {error.rpartition('beyond the emulator: ')[2]}, line {number}"
     in_ours = next((line for line in words.splitlines() if re.match(r"\S*emulator\S*:\d+:\d+: error: ", line)), "")
+    if assembled := re.search(r":(\d+): Error: (.*)", words):  # PTX that a macro holds reaches the host's assembler
+        return f"beyond the emulator: PTX in a macro, line {assembled[1]}"
     if in_ours:
         return f"beyond the emulator: {in_ours.partition('error: ')[2]}"
     if errors and not any(kind in errors[0][1] for kind in _NO_CPP):

@@ -33,6 +33,8 @@ _ROUNDS_UP = re.compile(
 """Names of a division that rounds up, where a header that is not here defines it."""
 _POWER_OF_2 = re.compile(r"(?:next|ceil|round_?up|to|upper)_?(?:pow(?:er)?_?(?:of_?)?(?:2|two))\w*", re.IGNORECASE)
 """Names of a function for the least power of 2 that is not below a number, which no single expression of C++ is."""
+_NAME_ALONE = re.compile(r"(?<![\w)>\]])\(\s*([A-Za-z_]\w*)\s*\)(?=\s*[-+*&])")
+"""A name in parentheses before a sign."""
 _NUMBER = re.compile(r"(0[xX][\da-fA-F]+|\d+)[uUlL]*")
 _OPERATORS: dict[str, type[ast.operator]] = {
     "+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.FloorDiv, "%": ast.Mod,
@@ -134,6 +136,8 @@ def parse_arguments(text: str) -> "list[Node]":
 
 def parse_expression(text: str) -> "Node | None":
     """The one expression of a macro's text; None where it is none."""
+    # To the parser `(WIDTH) - 2` is a type and a number.
+    text = _NAME_ALONE.sub(lambda found: found[0] if is_whole(found[1]) or is_fraction(found[1]) else found[1], text)
     root = cuda_ast.parse(f"int made = ({text});")
     made = next((node for node in cuda_ast.walk(root) if node.type == "parenthesized_expression"), None)
     return None if made is None or root.has_error else made

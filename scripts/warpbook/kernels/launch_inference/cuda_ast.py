@@ -133,6 +133,8 @@ def _host_nodes(node: "Node", of_device: set[str], of_host: set[str]) -> Iterato
         if inner.type == "function_definition" and _STRUCTURE.match(node_text(inner)):
             continue  # to the parser, since a macro stands before its name
         if inner.type == "function_definition":
+            if child(inner, "default_method_clause") or child(inner, "delete_method_clause"):
+                continue  # which serve both
             head = _head(inner)
             if not of_device & head and ("constexpr" not in head or _HOST_TYPES.search(node_text(inner))):
                 yield each  # what is constexpr may stand in a device's constants

@@ -96,6 +96,14 @@ class HostNames:
                 return unusual[0]
         return ""
 
+    def sides(self, name: str) -> tuple[str, ...]:
+        """Columns and rows of the array that a name of its extents tells, as `dimsA`; none of other names."""
+        words = [word for word in _WORD.findall(name) if word.lower() not in ("dim", "dims", "shape", "size")]
+        array = self.find_array(words[0]) if len(words) == 1 < len(_WORD.findall(name)) else ""
+        last = len(self._shapes.get(array, ())) - 1
+        made = (self.extent_at_place(array, last), self.extent_at_place(array, last - 1)) if last > 0 else ("",)
+        return made if all(made) else ()
+
     def untold(self, names: Collection[str]) -> list[str]:
         """Extents of every case that none of these names tells, nor what follows from extents."""
         told, ahead = set(self._said), list(names)

@@ -214,6 +214,8 @@ class HostScope:
         """Names whose numbers go by an extent's name here, or are none's."""
         self.conditions: list[Condition] = []
         """What decides whether a launch is reached."""
+        self.squares: set[str] = set()
+        """Numbers that are both sides of a block."""
         self.is_first_pass = False
         """Whether the first pass alone of loops around a launch is read."""
         self.reader = cpp.ExpressionReader(self.look_up)
@@ -266,6 +268,10 @@ class HostScope:
         line = cuda_ast.line(declaration)
         if is_pointer(declaration):
             return
+        if cuda_ast.field_text(declaration, "type") == "dim3" and (shape := self.names.sides(name)):
+            self.known[name] = Extents(tuple(map(cpp.extent, shape)))
+            self.notes[name] = f"{name} (line {line}) for {' and '.join(shape)}"
+            return
         extent = self._taken.get(name) or self.names.find_extent(name, among)
         self._parameters.add(name)
         factor = self.names.taken_number(name)
@@ -276,10 +282,8 @@ class HostScope:
             self.known[name] = cpp.number(int(factor))
         elif choice and isinstance(chosen := self._read(choice, line), SymbolicValue) and chosen.constant:
             self._suppose(name, int(chosen.text))
-        elif _OF_BLOCK.fullmatch(name):
-            self._suppose(name, THREADS)
-        elif _OF_TILE.fullmatch(name):
-            self._suppose(name, TILE)
+        elif _OF_BLOCK.fullmatch(name) or _OF_TILE.fullmatch(name):
+            self._suppose(name, TILE if _OF_TILE.fullmatch(name) or name in self.squares else THREADS)
         else:
             self.known[name] = UnreadableExpression(f"`{name}` is a parameter whose name is no extent's", line)
 

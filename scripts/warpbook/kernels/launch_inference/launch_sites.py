@@ -63,11 +63,15 @@ def template_parameters(function: "Node") -> dict[str, "TemplateParameter"]:
     declared = listed.named_children if listed else []
     texts = (cuda_ast.node_text(each).partition("=") for each in declared if each.type != "comment")
     return {
-        re.split(r"\W+", text.strip())[-1]: TemplateParameter(
-            text.lstrip().startswith(("typename", "class")), default.strip()
-        )
+        _template_name(text): TemplateParameter(text.lstrip().startswith(("typename", "class")), default.strip())
         for text, _, default in texts
     }
+
+
+def _template_name(text: str) -> str:
+    """The name that a parameter of a template declares, a pointer to a function for one."""
+    pointer = re.search(r"\(\s*\*\s*(\w+)\s*\)", text)
+    return pointer[1] if pointer else re.split(r"\W+", text.strip())[-1]
 
 
 def without_alias(kind: str, code: str) -> str:
@@ -177,6 +181,10 @@ def _pointed_kernels(
     if name in names:
         for arguments, around, _ in calls(function, root):
             given += [(cuda_ast.node_text(without_casts(each)), around) for each in arguments[names.index(name) :][:1]]
+    taken = list(template_parameters(function))
+    if name in taken:
+        for _, around, words in calls(function, root):
+            given += [(each, around) for each in words[taken.index(name) :][:1]]
     found: list[str] = []
     for text, around in given:
         kernel = "".join(text.split()).lstrip("&").replace(",", ", ")

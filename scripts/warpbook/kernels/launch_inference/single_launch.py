@@ -13,7 +13,7 @@ from warpbook.common import expressions, units
 from warpbook.kernels import launches
 from warpbook.kernels.launch_inference import cpp_expressions as cpp
 from warpbook.kernels.launch_inference import cuda_ast, launch_sites
-from warpbook.kernels.launch_inference.cpp_expressions import Known, SymbolicValue, UnreadableExpression
+from warpbook.kernels.launch_inference.cpp_expressions import Extents, Known, SymbolicValue, UnreadableExpression
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.host_scope import ASSERTS, Condition, Globals, HostScope, first_argument
 from warpbook.kernels.launch_inference.inferred_facts import (
@@ -134,6 +134,7 @@ class LaunchInference:
         self._scope = HostScope(outside, taken, names, tensors)
         self._scope.reader.type_of = self._element
         self._scope.is_first_pass = first_pass
+        self._scope.squares = set(re.findall(r"\(\s*(\w+)\s*,\s*\1\b", cuda_ast.field_text(launch.function, "body")))
         for name, declaration in self._host:
             self._scope.parameter(name, declaration, self._among, choices.get(name))
         self._read_callers()
@@ -169,7 +170,8 @@ class LaunchInference:
         unread = {
             name: place
             for place, (name, _) in enumerate(self._host)
-            if isinstance(known.get(name), UnreadableExpression) or types[place] == "dim3"
+            if isinstance(known.get(name), UnreadableExpression)
+            or (types[place] == "dim3" and not isinstance(known.get(name), Extents))
         }
         given: dict[str, list[Known]] = {name: [] for name in unread}
         self._template_words: list[list[str]] = []
@@ -516,7 +518,10 @@ class LaunchInference:
         as is k, those of `b` and `c` n; in a problem of rows, of one matrix, columns; W of the one image that a kernel with
         two numbers gets. Empty where that is not told."""
         numbers = [name for name, declaration in self.parameters if not is_pointer(declaration)]
-        image = {"H", "W"} <= set(self.names.base) and len(numbers) == 2
+        image = {"H", "W"} <= set(self.names.base)
+        if image and len(numbers) == 3:  # one of them is of the kernel
+            numbers = [name for name in numbers if self.names.find_extent(name, numbers) != "K"]
+        image &= len(numbers) == 2
         body = cuda_ast.field_text(self._kernel, "body")
         if len(numbers) > len(self.names.base):  # factors and sizes of tiles are among them
             named = [name for name in numbers if self.names.find_extent(name, numbers)]
@@ -1003,6 +1008,11 @@ class LaunchInference:
         if any(one == UNKNOWN and cpp.is_whole(cuda_ast.field_text(declared, "type")) for (_, declared), one in pairs):
             single = []  # a number that is not known may be one of them
         limits = {name: {"is": 1} for name in single} | limits
+        if all(one.truth and one.truth.constant for one in self.conditions):
+            for extent in facts["grid"]:  # `n / 256` has no block where n is less
+                rounded = re.fullmatch(r"(\w+) // (\d+)", str(extent))
+                if rounded and rounded[1] in set(self.names.base) - limits.keys():
+                    limits[rounded[1]] = {"at_least": int(rounded[2])}
         # One number of the file's, and none that the kernel gets: it is for square matrices of that size.
         numbers = any(not is_pointer(declaration) for _, declaration in self.parameters)
         if self.names.has_matrices and len(limits) == 1 < len(self.names.base) and not numbers:
@@ -1036,6 +1046,7 @@ class LaunchInference:
         own = set(re.findall(r"\w+" if self.names.batch else r"\w+(?=\s*\*)|(?<=[*<=])\w+|(?<=[*<=] )\w+", body))
         # The kernel names the number that it gets under another name: it is for that number alone.
         given = own & self._outside.known.keys() & set(map(cuda_ast.node_text, self._launch.arguments))
+        given -= {name for name, _ in self.parameters}
         bounds: dict[str, Any] = {}
         known = {*self._outside.known, *self._scope.known} - self._scope.renamed
         for name in sorted(known & {*own, *re.findall(r"\w+", f"{body} {host}")}):

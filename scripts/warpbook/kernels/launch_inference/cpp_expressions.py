@@ -185,7 +185,7 @@ class ExpressionReader:
             listed = node if node.type in ("initializer_list", "argument_list") else None
         if listed is None:
             return Extents((self.whole(node, line),))
-        return Extents(tuple(self.whole(each, line) for each in listed.named_children if each.type != "comment"))
+        return Extents(tuple(self.whole(each, line) for each in cuda_ast.items(listed)))
 
     def _read(self, node: "Node", line: int) -> SymbolicValue:
         match node.type:
@@ -293,8 +293,7 @@ class ExpressionReader:
         return number(BYTES[named])
 
     def _call_value(self, node: "Node", line: int) -> SymbolicValue:
-        function, listed = cuda_ast.field(node, "function"), cuda_ast.field(node, "arguments")
-        arguments = [each for each in listed.named_children if each.type != "comment"] if listed else []
+        function, arguments = cuda_ast.field(node, "function"), cuda_ast.arguments(node)
         name = cuda_ast.node_text(function).removeprefix("::").removeprefix("std::")
         kind = name[12:-1] if name.startswith("static_cast<") else name
         if (is_whole(kind) or is_fraction(kind) or kind in self.types) and len(arguments) == 1:

@@ -80,6 +80,16 @@ def field_text(node: "Node | None", name: str) -> str:
     return node_text(field(node, name)) if node else ""
 
 
+def items(node: "Node | None") -> "list[Node]":
+    """What a list holds, without comments; nothing for none."""
+    return [each for each in node.named_children if each.type != "comment"] if node else []
+
+
+def arguments(call: "Node") -> "list[Node]":
+    """What a call gives."""
+    return items(field(call, "arguments"))
+
+
 def node_text(node: "Node | None") -> str:
     """A node's text; empty for none."""
     return (node.text or b"").decode() if node else ""

@@ -124,7 +124,7 @@ class Globals:
         kind = cuda_ast.field_text(node, "type")
         if body is None or declared is None:
             return
-        statements = [each for each in body.named_children if each.type != "comment"]
+        statements = cuda_ast.items(body)
         if len(statements) == 1 and statements[0].type == "return_statement" and statements[0].named_children:
             names = tuple(name for name, _ in function_parameters(node))
             integer = cpp.is_whole(kind) if cpp.is_whole(kind) or cpp.is_fraction(kind) else None  # a template's
@@ -167,9 +167,8 @@ def _always_leaves(statement: "Node") -> bool:
 
 def first_argument(statement: "Node") -> "Node | None":
     """The first argument of a call that is a statement; None where it is none."""
-    call = statement.named_children[0] if statement.named_children else None
-    listed = cuda_ast.field(call, "arguments") if call else None
-    return listed.named_children[0] if listed and listed.named_children else None
+    given = cuda_ast.arguments(statement.named_children[0]) if statement.named_children else []
+    return given[0] if given else None
 
 
 def _macro_value(node: "Node") -> "Node | None":

@@ -60,8 +60,7 @@ def template_parameters(function: "Node") -> dict[str, "TemplateParameter"]:
     """What a function's template takes by name, types and numbers, in order; none of what is no template."""
     around = function.parent
     listed = cuda_ast.field(around, "parameters") if around and around.type == "template_declaration" else None
-    declared = listed.named_children if listed else []
-    texts = (cuda_ast.node_text(each).partition("=") for each in declared if each.type != "comment")
+    texts = (cuda_ast.node_text(each).partition("=") for each in cuda_ast.items(listed))
     return {
         _template_name(text): TemplateParameter(text.lstrip().startswith(("typename", "class")), default.strip())
         for text, _, default in texts
@@ -205,12 +204,10 @@ def calls(function: "Node", root: "Node") -> "Iterator[tuple[list[Node], Node, l
     own = unqualified(cuda_ast.field_text(declared, "declarator")) if declared else ""
     for call in cuda_ast.walk(root):
         called = cuda_ast.field_text(call, "function") if call.type == "call_expression" else ""
-        listed = cuda_ast.field(call, "arguments")
-        around = cuda_ast.enclosing(call, "function_definition")
-        if own and re.split(r"\.|->", unqualified(called))[-1] == own and listed and listed.named_children and around:
+        arguments, around = cuda_ast.arguments(call), cuda_ast.enclosing(call, "function_definition")
+        if own and re.split(r"\.|->", unqualified(called))[-1] == own and arguments and around:
             given = called.partition("<")[2].rpartition(">")[0]
-            words = [word.strip() for word in given.split(",") if word.strip()]
-            yield [each for each in listed.named_children if each.type != "comment"], around, words
+            yield arguments, around, [word.strip() for word in given.split(",") if word.strip()]
 
 
 def choices(launch: LaunchSite) -> dict[str, str]:
@@ -234,12 +231,10 @@ def _written_launches(root: "Node") -> Iterator[LaunchSite]:
         if config is None:
             continue
         function = cuda_ast.enclosing(node, "function_definition")
-        listed = cuda_ast.field(node, "arguments")
-        if function is not None and listed is not None:
-            arguments = [each for each in listed.named_children if each.type != "comment"]
+        if function is not None:
             written = "".join(cuda_ast.field_text(node, "function").split()).replace(",", ", ")
-            configuration = [each for each in config.named_children if each.type != "comment"]
-            yield LaunchSite(node, configuration, _qualified_name(written, root), function, arguments)
+            kernel = _qualified_name(written, root)
+            yield LaunchSite(node, cuda_ast.items(config), kernel, function, cuda_ast.arguments(node))
 
 
 def _qualified_name(kernel: str, root: "Node") -> str:
@@ -266,10 +261,8 @@ def written_names(function: "Node", root: "Node", seen: frozenset[str] = frozens
             made.append((declared_name(node), set(re.findall(r"\w+", cuda_ast.field_text(node, "value")))))
         if node.type == "call_expression":
             called = cuda_ast.field_text(node, "function")
-            listed = cuda_ast.field(node, "arguments")
-            arguments = [each for each in listed.named_children if each.type != "comment"] if listed else []
             stores = _STORES.search(called)
-            for place, given in enumerate(arguments):
+            for place, given in enumerate(cuda_ast.arguments(node)):
                 if (stores and place == 0) or _writes(unqualified(called), place, root, seen):
                     found |= _words(given)
         elif target is not None and target.type != "identifier":

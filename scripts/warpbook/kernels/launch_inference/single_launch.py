@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 _MADE = re.compile(r"(?:torch|at)::(?:empty|zeros|ones|full)(?:_like)?")
 _SCALARS = ("scalar_t", "T", "DType", "dtype")
 _CASTS = ("reinterpret_cast<", "static_cast<", "const_cast<")
-_SAMPLES = (1000, 1024, 1237)
-"""Extents that memory is compared for."""
 _ALLOCATIONS = ("cudaMalloc", "cudaMallocManaged", "cudaMallocAsync")
 _FILL = re.compile(r"(?:cudaMemset|cudaMemsetAsync|cudaMemcpy|cudaMemcpyAsync)\((?:\(void\*+\))?&?(\w+),&?(\w*)")
 FLOAT_MIN = -3.4028234663852886e38
@@ -305,8 +303,8 @@ class LaunchInference:
             return self._pointer(chosen) if cuda_ast.node_text(other) in ("nullptr", "NULL", "0") else ("", None)
         called = cuda_ast.field_text(node, "function") if node.type == "call_expression" else ""
         if called.startswith(_CASTS) or called.endswith("raw_pointer_cast"):
-            listed = cuda_ast.field(node, "arguments")
-            return self._pointer(listed.named_children[0]) if listed and listed.named_children else ("", None)
+            given = cuda_ast.arguments(node)
+            return self._pointer(given[0]) if given else ("", None)
         if node.type == "binary_expression" and cuda_ast.field_text(node, "operator") == "+":
             left, right = node.named_children[0], node.named_children[-1]
             name, further = self._pointer(left)
@@ -391,21 +389,21 @@ class LaunchInference:
         """Bytes that the host allocates for a pointer; empty where it allocates none or their number is unknown."""
         body = cuda_ast.field(self._launch.function, "body")
         for node in cuda_ast.walk(body) if body else ():
-            function, listed = cuda_ast.field(node, "function"), cuda_ast.field(node, "arguments")
-            if node.type != "call_expression" or not listed or not listed.named_children:
+            given = cuda_ast.arguments(node) if node.type == "call_expression" else []
+            if not given:
                 continue
-            name, first = cuda_ast.node_text(function).partition("<")[0], cuda_ast.node_text(listed.named_children[0])
+            name, first = cuda_ast.field_text(node, "function").partition("<")[0], cuda_ast.node_text(given[0])
             sizes: list[Node] = []
             if _MADE.fullmatch(name) and node.parent is not None and declared_name(node.parent) == variable:
                 count = self.names.count_of_array(self.names.find_array(first)) if name.endswith("_like") else ""
-                shape = next((each for each in cuda_ast.walk(listed) if each.type == "initializer_list"), None)
+                shape = next((each for each in cuda_ast.walk(node) if each.type == "initializer_list"), None)
                 sizes = shape.named_children if shape and not count else []
                 if count or not sizes:
                     return f"4 * {count}" if count else ""
             elif name in _ALLOCATIONS and re.search(rf"&\s*{re.escape(variable)}$", first):
-                sizes = listed.named_children[1:2] or listed.named_children
+                sizes = given[1:2] or given
             elif name.startswith("cudaMemset") and first == variable:
-                sizes = listed.named_children[2:3]
+                sizes = given[2:3]
             if sizes:
                 try:
                     texts = [self._scope.reader.whole(each).text for each in sizes]
@@ -473,17 +471,13 @@ class LaunchInference:
     def _is_of_caller(self, place: int) -> bool:
         """Whether the host's function gets what it gives at a place from callers, each of which fills it first or is in
         another file."""
-        function, given = self.function_name, [name for name, _ in self._host]
-        if self.pointers[place][0] not in given:
+        variable, taken = self.pointers[place][0], [name for name, _ in self._host]
+        if variable not in taken:
             return False
-        for node in cuda_ast.walk(self._root):
-            listed = cuda_ast.field(node, "arguments")
-            if node.type != "call_expression" or cuda_ast.field_text(node, "function") != function or not listed:
-                continue
-            before = cuda_ast.node_text(cuda_ast.enclosing(node, "function_definition")).partition(f"{function}(")[0]
-            arguments = [each for each in listed.named_children if each.type != "comment"]
-            argument = arguments[given.index(self.pointers[place][0])] if len(arguments) == len(given) else node
-            name = re.escape(next(iter(re.findall(r"\w+", cuda_ast.node_text(argument))), ""))
+        for arguments, around, _ in launch_sites.calls(self._launch.function, self._root):
+            before = (around.text or b"")[: arguments[0].start_byte - around.start_byte].decode()
+            given = arguments[taken.index(variable)] if len(arguments) == len(taken) else around
+            name = re.escape(next(iter(re.findall(r"\w+", cuda_ast.node_text(given))), ""))
             if not re.search(rf"cudaMem(?:set|cpy)\w*\s*\(\s*{name}\b|device_vector\s*<[^>]*>\s*{name}\b", before):
                 return False
         return True
@@ -693,7 +687,6 @@ class LaunchInference:
         elif missing and not unnamed:
             self._fail(f"no pointer is {' or '.join(missing)}", line)
         self._arrays_found = dict(names)
-        self._check_sizes(names)
         self._scope.notes.update({f"place {place}": words for place, words in self._by_place.items()})
         names = {
             place: UNKNOWN if name in ("", UNKNOWN) else name + self.offset(place) for place, name in names.items()
@@ -742,38 +735,24 @@ class LaunchInference:
         return (made | ({"scratch": scratch} if scratch else {})) if fills else facts
 
     def _longer_bytes(self, array: str, place: int, facts: dict[str, Any]) -> str | int:
-        """Bytes of the host's memory for an input where they are more than it has, as of whole tiles; else empty."""
+        """Bytes of the host's memory for an array where they are more than it has, as of whole tiles; else empty. Raises
+        UnreadableLaunch where there are several values for each, as of an image of three colours."""
         reasons, variable = list(self._reasons), self.pointers[place][0]
-        size = self.allocated_bytes(variable)
+        size, count = self.allocated_bytes(variable), self.names.count_of_array(array)
         self._reasons[:] = reasons
-        usual = f"{cpp.BYTES.get(self._host_type(variable), 4)} * ({self.names.count_of_array(array)})"
-        limits = facts.get("limits", {})
+        kind, limits = cpp.BYTES.get(self._host_type(variable)), facts.get("limits", {})
+        if not size or count == "1":
+            return ""
+        ratios: list[Fraction] = []
         with suppress(ValueError):
-            for sample in _SAMPLES:
+            for sample in (1000, 1024, 1237):
                 known = {name: limits.get(name, {}).get("is", sample) for name in self.names.base}
-                if size and expressions.evaluate(size, known) > expressions.evaluate(usual, known):
-                    return size
-        return ""
-
-    def _check_sizes(self, names: Mapping[int, str]) -> None:
-        """Complain of an array that has several values for each of the problem's, as an image of three colours has."""
-        for place, array in names.items():
-            variable, reasons = self.pointers[place][0], list(self._reasons)
-            kind = cpp.BYTES.get(self._host_type(variable))
-            size, count = self.allocated_bytes(variable), self.names.count_of_array(array)
-            self._reasons[:] = reasons
-            if not kind or size in ("", UNKNOWN) or count in ("", "1"):
-                continue
-            with suppress(ValueError):
-                absent = expressions.used_names(count) - expressions.used_names(size)
-                if not absent <= ({self.names.batch, "C", "M"} if self.names.batch else set()):
-                    continue  # it may have numbers of its own
-                known = [dict.fromkeys(self.names.base, sample) | dict.fromkeys(absent, 1) for sample in _SAMPLES]
-                counts = [Fraction(expressions.evaluate(size, one), expressions.evaluate(count, one)) for one in known]
-                ratio = counts[0] / kind
-                if ratio > 1 and ratio.denominator == 1 and counts.count(counts[0]) == len(counts):
-                    words = f"`{variable}` holds {ratio} values for each of {array}: the kernel computes something else"
-                    raise UnreadableLaunch(f"{words} (launch in line {self.line})", is_final=True)
+                usual = (kind or 4) * expressions.evaluate(count, known)
+                ratios.append(Fraction(expressions.evaluate(size, known), usual))
+        if kind and len(ratios) > 2 and len({*ratios}) == 1 and ratios[0] > 1 and ratios[0].denominator == 1:
+            words = f"`{variable}` holds {ratios[0]} values for each of {array}: the kernel computes something else"
+            raise UnreadableLaunch(f"{words} (launch in line {self.line})", is_final=True)
+        return size if any(ratio > 1 for ratio in ratios) else ""
 
     def _host_adds_up(self, variable: str) -> bool:
         """Whether the host copies a device's array back and adds up what it copied, there or in a function of the file."""
@@ -832,11 +811,10 @@ class LaunchInference:
     def _symbols(self) -> dict[str, int]:
         """The variables in constant memory that the host copies to, and the line of each copy."""
         return {
-            cuda_ast.node_text(listed.named_children[0]).lstrip("&"): cuda_ast.line(node)
+            cuda_ast.node_text(given[0]).lstrip("&"): cuda_ast.line(node)
             for node in reversed(list(cuda_ast.walk(self._root)))
             if cuda_ast.field_text(node, "function") == "cudaMemcpyToSymbol"
-            and (listed := cuda_ast.field(node, "arguments"))
-            and len(listed.named_children) in (3, 5)
+            and len(given := cuda_ast.arguments(node)) in (3, 5)
         }
 
     def _names_in_code(self, name: str) -> bool:

@@ -355,6 +355,13 @@ __global__ void conv(const float *x, const float *w, float *y, int C, int H, int
             "unsupported",
             "{N: {is: 1}}",
         ),
+        (
+            "conv",
+            ONE_IMAGE.replace("int C, int H, int W, int M, int K", "int H, int W, int K").replace("C * K", "K"),
+            "arguments: [x, w, y, H, W, K]\nthreads: [1]\ngrid: [1]\n",
+            "unsupported",
+            "{N: {is: 1}, C: {is: 1}, M: {is: 1}}",
+        ),
     ],
 )
 def test_a_kernel_of_one_size_is_told_which(of, code, facts, status, limits, tmp_path):

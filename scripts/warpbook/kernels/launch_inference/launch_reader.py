@@ -152,7 +152,8 @@ def _which(groups: "list[list[LaunchInference]]") -> str:
         # A pointer to one of several kernels, or launches on the same arrays, are ways to compute one result.
         ways = len({one.line for one in group}) < len(group)
         ways |= len({tuple(name for name, _ in one.pointers if name) for one in group}) == 1
-        if in_a_row and (not alone or len(kernels) <= _IN_A_ROW_MAX) and not ways:
+        in_a_row &= not ways
+        if in_a_row and (not alone or len(kernels) <= _IN_A_ROW_MAX):
             answers.append(yaml_lines({"kernel": kernels}))
         answers += [yaml_lines({"kernel": one.kernel}) for one in (alone if in_a_row else group)]
     listed = [f"`{answer}`" for answer in dict.fromkeys(answers)]

@@ -234,7 +234,8 @@ class LaunchInference:
         facts = self.facts(self._arrays())
         self._check_unconditional()
         limits = self.limits(facts, facts)
-        flat = self.of_one_row(self.lengths) if self.untold({**facts, **limits}) else None
+        known = UNKNOWN not in facts["arguments"]  # else what is not known may be the rows
+        flat = self.of_one_row(self.lengths) if known and self.untold({**facts, **limits}) else None
         if flat:
             return flat.infer()
         facts |= self._copied | ({"limits": limits} if limits else {})

@@ -426,7 +426,7 @@ class LaunchInference:
             if node.type == "call_expression" and (copied := _FILL.match(text)):
                 if "cudaMemset" in copied[0]:
                     yield node.start_byte, copied[1], 0
-                elif "HostToDevice" in text:
+                elif "HostToDevice" in text or "cudaMemcpyDefault" in text:
                     values = held.get(copied[2], {None})
                     yield node.start_byte, copied[1], next(iter(values)) if len(values) == 1 else None
             elif node.type == "call_expression" and (filled := _HOST_FILL.match(text)):

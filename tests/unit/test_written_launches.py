@@ -600,6 +600,7 @@ def test_a_device_function_behind_a_macro_is_no_host_code():
 def test_what_needs_a_type_of_the_host_s_is_host_code_too():
     timer = "class Timer { std::chrono::seconds began; public: enum Unit { US, MS }; };\nconstexpr Timer::Unit us = Timer::US;\n"
     timer += "class Fine : public Timer { int us; };\n"
+    timer += "using us = const vector<float>&;\n"
     timer += "template <typename T, int B> struct Run { void us(T *x) { add<T, B><<<1, B>>>(x); } };\n"
     assert "us" not in cuda_ast.device_code(f"{timer}__device__ int one = 1;\n")
 
@@ -1299,6 +1300,13 @@ OTHERS |= {
         "int main() {\n  float *image, *filter, *C;\n  conv<<<N, M>>>(image, filter, C, M, N, K);\n}\n",
         {"kernel": "conv", "arguments": ["x", "w", "y", "H", "W", "K"], "threads": ["H"], "grid": ["W"],
          "limits": {"C": {"is": 1}, "M": {"is": 1}, "N": {"is": 1}}},
+    ),
+    "pointers by other names": (
+        "softmax",
+        "using In = const float*;\ntypedef float *Out;\n"
+        "__global__ void soft(In input, Out output, int rows, int columns) { output[blockIdx.x] = input[columns]; }\n"
+        "void run(In input, Out output, int rows, int columns) { soft<<<rows, 64>>>(input, output, rows, columns); }\n",
+        {"kernel": "soft", "arguments": ["x", "y", "rows", "columns"], "threads": [64], "grid": ["rows"]},
     ),
     "a number that the kernel gets and names too": (
         "softmax",

@@ -24,7 +24,7 @@ _HOST_TYPES = re.compile(
     r"\bstd\s*::|\bcuda[A-Z]\w*_t\b|\bcuda[A-Z]\w*\s*\(|\bcublas\w+|\bcudnn\w+|\btorch\s*::|\bat\s*::"
 )
 _HOST_MEMBERS = re.compile(
-    r"<<<|\bstd\s*::\s*(?:vector|string|map|unordered_map|function|unique_ptr|shared_ptr|chrono|o?stream|mutex|thread)\b"
+    r"<<<|\bvector\s*<|\bstd\s*::\s*(?:vector|string|map|unordered_map|function|unique_ptr|shared_ptr|chrono|o?stream|mutex|thread)\b"
     r"|\bcuda[A-Z]\w*\s*\(|\bcuda(?:Stream|Event|Graph\w*|Error)_t\b|\bcublas\w+|\bcudnn\w+|\b(?:torch|at)\s*::"
 )
 """What tells that a class or a name for a type is of the host."""
@@ -52,6 +52,13 @@ def join_brackets(text: str) -> str:
 def enclosing(node: "Node | None", kind: str) -> "Node | None":
     """The nearest node of a kind that a node is or stands in; None where there is none."""
     while node is not None and node.type != kind:
+        node = node.parent
+    return node
+
+
+def root(node: "Node") -> "Node":
+    """The whole tree that a node is of."""
+    while node.parent is not None:
         node = node.parent
     return node
 

@@ -77,7 +77,8 @@ def without_alias(kind: str, code: str) -> str:
     """What CUDA C++ calls a type by another name: by a macro, `typedef` or `using`."""
     name = re.escape(kind)
     aliases = (
-        rf"#\s*define\s+{name}\s+([\w ]+?)\s*$|\btypedef\s+([\w ]+?)\s+{name}\s*;|\busing\s+{name}\s*=\s*([\w ]+?)\s*;"
+        rf"#\s*define\s+{name}\s+([\w ]+?)\s*$|\btypedef\s+(?:const\s+)?([\w ]+?)[\s*]+{name}\s*;"
+        rf"|\busing\s+{name}\s*=\s*(?:const\s+)?([\w ]+?)\s*\*?\s*;"
     )
     found = re.search(aliases, sources.without_comments(code), re.MULTILINE)
     return next(filter(None, found.groups())) if found else kind
@@ -124,10 +125,20 @@ def function_parameters(function: "Node") -> "list[tuple[str, Node]]":
 
 
 def is_pointer(declaration: "Node") -> bool:
-    """Whether a parameter is a pointer or an array."""
-    declared = cuda_ast.field(declaration, "declarator")
+    """Whether a parameter is a pointer or an array, by its type's name too."""
+    declared, kind = (cuda_ast.field(declaration, name) for name in ("declarator", "type"))
     kinds = ("pointer_declarator", "abstract_pointer_declarator", "array_declarator")
-    return declared is not None and any(node.type in kinds for node in cuda_ast.walk(declared))
+    if declared is not None and any(node.type in kinds for node in cuda_ast.walk(declared)):
+        return True
+    named = kind is not None and kind.type == "type_identifier"
+    return named and cuda_ast.node_text(kind) in _pointer_types(cuda_ast.root(declaration))
+
+
+@lru_cache(8)
+def _pointer_types(root: "Node") -> frozenset[str]:
+    """Names that a file gives to types of pointers."""
+    aliases = r"\busing\s+(\w+)\s*=[\w\s]+\*\s*;|\btypedef\s+[\w\s]+\*\s*(\w+)\s*;"
+    return frozenset("".join(found) for found in re.findall(aliases, cuda_ast.node_text(root)))
 
 
 def declared_name(declarator: "Node | None") -> str:

@@ -241,8 +241,7 @@ class HostScope:
         if name in self._taken:
             self._take(name, self._taken[name], line)
             return self.known[name]
-        if owner and _OF_BLOCK.fullmatch(member):
-            self._suppose(name, THREADS)
+        if owner and _OF_BLOCK.fullmatch(member) and self._suppose_size(name, member):
             return self.known[name]
         extent = "" if member in self._pointers else self.names.find_extent(member)
         if owner:
@@ -281,9 +280,7 @@ class HostScope:
             self.known[name] = cpp.number(int(factor))
         elif choice and isinstance(chosen := self._read(choice, line), SymbolicValue) and chosen.constant:
             self._suppose(name, int(chosen.text))
-        elif _OF_BLOCK.fullmatch(name) or _OF_TILE.fullmatch(name):
-            self._suppose(name, TILE if _OF_TILE.fullmatch(name) or name in self.squares else THREADS)
-        else:
+        elif not self._suppose_size(name, name):
             self.known[name] = UnreadableExpression(f"`{name}` is a parameter whose name is no extent's", line)
 
     def template_parameter(self, name: str, default: str, line: int) -> None:
@@ -291,8 +288,16 @@ class HostScope:
         value = cpp.parse_expression(default) if default else None
         if value is not None:
             self._bind(name, value, line)
-        elif _OF_BLOCK.fullmatch(name) or _OF_TILE.fullmatch(name):
-            self._suppose(name, THREADS if _OF_BLOCK.fullmatch(name) else TILE)
+        else:
+            self._suppose_size(name, name)
+
+    def _suppose_size(self, name: str, word: str) -> bool:
+        """Take a number that a word calls one of threads or of a tile for what is usual; false of other words."""
+        tile = _OF_TILE.fullmatch(word)
+        if tile or _OF_BLOCK.fullmatch(word):
+            self._suppose(name, TILE if tile or name in self.squares else THREADS)
+            return True
+        return False
 
     def _suppose(self, name: str, value: int, of: str = "") -> None:
         self.known[name] = cpp.number(value)

@@ -446,23 +446,19 @@ class LaunchInference:
         if not added and any(self.names.taken_number(name) == 0 for name, _ in self.parameters):
             self._scope.notes["beta"] = f"beta for 0, {self.names.output} for zeros"
             return True
-        places = [place for place in self.pointer_places if place < len(self.pointers)]
-        outputs = {self.pointers[place][0] for place in places if self._arrays_found.get(place) == self.names.output}
+        given = [place for place, array in self._arrays_found.items() if array == self.names.output]
+        outputs = {self.pointers[place][0] for place in given}
         lines = [name for _, name, _ in self.fills() if name in outputs]
+        adds = all((self._is_of_caller(place) or self._is_vector(place)) and self._uses(place) for place in given)
         if lines:
             self._scope.notes[f"filled {lines[0]}"] = f"{lines[0]}, which the host fills before, for zeros"
-        given = [place for place in places if self._arrays_found.get(place) == self.names.output]
-        if (
-            not lines
-            and given
-            and all((self._is_of_caller(place) or self._is_vector(place)) and self._uses(place) for place in given)
-            and all(_is_added_to(node) for place in given for node in self._uses(place))
-        ):
+        elif given and adds and all(_is_added_to(node) for place in given for node in self._uses(place)):
             name = self.pointers[given[0]][0]
             whose = "its caller gives" if self._is_of_caller(given[0]) else "is a vector of the host's"
             self._scope.notes[f"added to {name}"] = f"{name}, which {whose} and the kernel adds to, for zeros"
-            return True
-        return bool(lines)
+        else:
+            return False
+        return True
 
     def _is_vector(self, place: int) -> bool:
         """Whether a launch gives the memory of an object, which sets its elements as it is made."""
@@ -949,13 +945,9 @@ class LaunchInference:
         for statement in body.named_children if body else ():
             asserted = first_argument(statement) if ASSERTS.match(cuda_ast.node_text(statement)) else None
             with suppress(UnreadableExpression):
-                truth = reader.truth(asserted) if asserted is not None else cpp.number(1)
-                if asserted is not None and not truth.constant:
-                    found.append(
-                        Condition(
-                            statement.start_byte, "on", truth, cuda_ast.node_text(asserted), cuda_ast.line(statement)
-                        )
-                    )
+                if asserted is not None and not (truth := reader.truth(asserted)).constant:
+                    words, line = cuda_ast.node_text(asserted), cuda_ast.line(statement)
+                    found.append(Condition(statement.start_byte, "on", truth, words, line))
         return found
 
     def _is_choice(self, condition: Condition) -> bool:

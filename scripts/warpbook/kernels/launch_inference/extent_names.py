@@ -16,7 +16,7 @@ _SIDES = {
 }  # fmt: skip
 """Words for rows and columns, and where a shape has them."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_NO_SIDE = {"num", "n", "size", "dim", "d", "of"}
+_NO_SIDE = {"num", "n", "size", "dim", "dims", "shape", "d", "of"}
 _OF_BATCH = re.compile(r"(?:num|n)?(?:b|bs|batch(?:es|size|count)?)")
 _PLACE = re.compile(
     r"^(?:(?:d|h|dev|device|gpu|g|cuda|host|ptr|p)_+)|(?:_+(?:d|h|dev|device|gpu|g|cuda|host|ptr|p|data))$"
@@ -95,14 +95,6 @@ class HostNames:
             if unusual := [one for one in self._extents.get(of[0], ()) if one in self._usual]:
                 return unusual[0]
         return ""
-
-    def sides(self, name: str) -> tuple[str, ...]:
-        """Columns and rows of the array that a name of its extents tells, as `dimsA`; none of other names."""
-        words = [word for word in _WORD.findall(name) if word.lower() not in ("dim", "dims", "shape", "size")]
-        array = self.find_array(words[0]) if len(words) == 1 < len(_WORD.findall(name)) else ""
-        last = len(self._shapes.get(array, ())) - 1
-        made = (self.extent_at_place(array, last), self.extent_at_place(array, last - 1)) if last > 0 else ("",)
-        return made if all(made) else ()
 
     def untold(self, names: Collection[str]) -> list[str]:
         """Extents of every case that none of these names tells, nor what follows from extents."""

@@ -246,7 +246,7 @@ class HostScope:
         extent = "" if member in self._pointers else self.names.find_extent(member)
         if owner:
             array = self.names.find_array(owner.partition(".")[0])
-            own = self.names.find_extent(f"{array}_{member}") if array else ""
+            own = self.names.find_extent(f"{array or owner}_{member}")
             extent = own or self.names.extent_of_array(array, extent)
         if not extent or not (owner or extent not in self._claimed):
             return None
@@ -265,10 +265,6 @@ class HostScope:
         """A parameter of the host's function; `choice` is the number that it has where a launch is reached."""
         line = cuda_ast.line(declaration)
         if is_pointer(declaration):
-            return
-        if cuda_ast.field_text(declaration, "type") == "dim3" and (shape := self.names.sides(name)):
-            self.known[name] = Extents(tuple(map(cpp.extent, shape)))
-            self.notes[name] = f"{name} (line {line}) for {' and '.join(shape)}"
             return
         extent = self._taken.get(name) or self.names.find_extent(name, among)
         self._parameters.add(name)

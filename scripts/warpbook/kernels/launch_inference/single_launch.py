@@ -13,7 +13,7 @@ from warpbook.common import expressions, units
 from warpbook.kernels import launches
 from warpbook.kernels.launch_inference import cpp_expressions as cpp
 from warpbook.kernels.launch_inference import cuda_ast, launch_sites
-from warpbook.kernels.launch_inference.cpp_expressions import Extents, Known, SymbolicValue, UnreadableExpression
+from warpbook.kernels.launch_inference.cpp_expressions import Known, SymbolicValue, UnreadableExpression
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.host_scope import ASSERTS, Condition, Globals, HostScope, first_argument
 from warpbook.kernels.launch_inference.inferred_facts import (
@@ -168,8 +168,8 @@ class LaunchInference:
         unread = {
             name: place
             for place, (name, _) in enumerate(self._host)
-            if isinstance(known.get(name), UnreadableExpression)
-            or (types[place] == "dim3" and not isinstance(known.get(name), Extents))
+            if (isinstance(known.get(name), UnreadableExpression) or types[place] == "dim3")
+            and not self.names.find_extent(f"{name}_x")
         }
         given: dict[str, list[Known]] = {name: [] for name in unread}
         self._template_words: list[list[str]] = []
@@ -1025,18 +1025,11 @@ class LaunchInference:
             has_own = name in own & self._outside.known.keys() and extent not in {*told, self.names.batch}
             if extent not in self.names.base or (extent in named and not has_own and name not in given):
                 continue
-            reader = cpp.ExpressionReader(self._look_up_in_file) if name in given else self._scope.reader
+            node = cpp.parse_expression(name)
+            of_file = cpp.ExpressionReader(lambda each, line: self._outside.known.get(each))
             with suppress(UnreadableExpression):
-                value = fact_value(reader.whole(self._find_node(name)).text)
+                value = fact_value((of_file if name in given else self._scope.reader).whole(node).text) if node else ""
                 if isinstance(value, int):
                     bounds[extent] = {"is": value}
                     self._scope.notes[name] = f"{name}, {value}, for the one {extent} that it is for"
         return bounds
-
-    def _look_up_in_file(self, name: str, line: int) -> Known | None:
-        return self._outside.known.get(name)
-
-    def _find_node(self, name: str) -> "Node":
-        node = cpp.parse_expression(name)
-        assert node is not None
-        return node

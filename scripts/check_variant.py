@@ -189,6 +189,9 @@ def limits_tried(variant: Variant) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "the padding keeps H and W" + (f", and {words}" if single else ""), kept | single
         return
     free = [name for name in facts.extents if name not in bounds or bounds[name].is_least_alone]
+    if len(facts.extents) == 2 and free:  # a row with a value for each thread of a block
+        for least in (32, 256, 1024):
+            yield f"{free[-1]} is {least} or more", {free[-1]: {"at_least": least}}
     for multiple in (32, 128, 256) if len(free) > 1 else (1024, 4096):
         for names in (free[-1:], free) if len(facts.extents) == 2 else (free,):
             words = f"{units.join_all(names)} {'is a multiple' if len(names) == 1 else 'are multiples'} of {multiple}"

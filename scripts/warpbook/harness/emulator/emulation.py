@@ -552,7 +552,7 @@ def sanitizer_message(text: str) -> str:
         place = re.search(r"([\w.]+\.cuh?:\d+)", text[undefined.start() :])
         return f"undefined behaviour at {place[1] if place else 'an unknown line'}: {undefined[1]}"
     if address := re.search(r"ERROR: AddressSanitizer: ([\w-]+)", text):
-        place = re.search(r"#\d+ 0x\w+ in (\w+).*?([\w.]+\.cuh?:\d+)", text)
+        place = re.search(r"#\d+ 0x\w+ in (?:void )?([\w:]+).*?([\w.]+\.cuh?:\d+)", text)
         return (
             f"{address.group(1)}{f' in {place.group(1)} at {place.group(2)}' if place else ''}{_describe_access(text)}"
         )

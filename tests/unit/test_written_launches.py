@@ -1308,6 +1308,13 @@ OTHERS |= {
         "void run(In input, Out output, int rows, int columns) { soft<<<rows, 64>>>(input, output, rows, columns); }\n",
         {"kernel": "soft", "arguments": ["x", "y", "rows", "columns"], "threads": [64], "grid": ["rows"]},
     ),
+    "one number of the host's for all three": (
+        "gemm",
+        "__global__ void mul(int M, int N, int K, float *A, float *B, float *C) { C[N] = A[K] * B[M]; }\n"
+        "void run(float *d_A, float *d_B, float *d_C, int N) { mul<<<N, 64>>>(N, N, N, d_A, d_B, d_C); }\n",
+        {"kernel": "mul", "arguments": ["m", "m", "m", "a", "b", "c"], "threads": [64], "grid": ["m"],
+         "limits": {"equal": ["m", "n", "k"]}},
+    ),
     "a number that the kernel gets and names too": (
         "softmax",
         "#define N 128\n#define M 256\n"

@@ -493,6 +493,12 @@ class LaunchInference:
                 taken[name] = extent
         taken |= {given[parameter]: extent for parameter, extent in self._by_index.items() if parameter in given}
         taken |= {name: "1" for name in given.values() if self.names.is_further_batch(name, taken)}
+        by_extent = {
+            extent: name for parameter, name in given.items() if (extent := self.names.find_extent(parameter, among))
+        }
+        if self.names.is_product and set(by_extent) == set(self.names.base) and len({*by_extent.values()}) == 1:
+            taken |= dict.fromkeys(by_extent.values(), self.names.base[0])  # one number for all three
+            self.is_square = True
         sides = [(declared, node) for name, declared, node in numbers if self.names.taken_number(name) is None]
         if (self.names.is_product or len(self.names.base) == 1) and len(sides) == 1:
             # A kernel that gets one number is for square matrices, or for as many values.
@@ -743,7 +749,9 @@ class LaunchInference:
         ratios: list[Fraction] = []
         with suppress(ValueError):
             for sample in (1000, 1024, 1237):
-                known = {name: limits.get(name, {}).get("is", sample) for name in self.names.base}
+                fixed = {name: limits[name]["is"] for name in self.names.base if "is" in limits.get(name, {})}
+                one = next((value for name, value in fixed.items() if name in limits.get("equal", ())), sample)
+                known = dict.fromkeys(self.names.base, sample) | dict.fromkeys(limits.get("equal", ()), one) | fixed
                 usual = (kind or 4) * expressions.evaluate(count, known)
                 ratios.append(Fraction(expressions.evaluate(size, known), usual))
         if kind and len(ratios) > 2 and len({*ratios}) == 1 and ratios[0] > 1 and ratios[0].denominator == 1:

@@ -175,16 +175,24 @@ def limits_tried(variant: Variant) -> Iterator[tuple[str, dict[str, Any]]]:
     facts, bounds = variant.problem.facts, variant.header.limits.bounds
     if "P" in facts.extents:
         told = re.findall(r"\w+", str(variant.header.model_dump(include={"arguments", "grid", "loop", "steps"})))
-        if facts.batch not in {*told, *bounds}:  # no argument, grid or loop has the batch: it may compute one image
-            yield f"{facts.batch} is 1", {facts.batch: {"is": 1}}
+        # No argument, grid or loop has them: it may compute one image, or one of one channel.
+        unnamed = [name for name in (facts.batch, "C", "M") if name not in {*told, *bounds}]
+        single = {name: {"is": 1} for name in unnamed}
+        words = f"{units.join_all(unnamed)} {'is' if len(unnamed) == 1 else 'are'} 1"
+        if single:
+            yield words, single
         padded = next(case for case in variant.problem.ragged if "P" in case.unusual)
         if "P" not in variant.missing_arguments(padded):  # it is told of the padding, and computes another
             return
         taps = (bounds["K"].exactly if "K" in bounds else None) or 3
-        yield "the padding keeps H and W", {"K": {"is": taps}, "P": {"is": taps // 2}}
+        kept = {"K": {"is": taps}, "P": {"is": taps // 2}}
+        yield "the padding keeps H and W" + (f", and {words}" if single else ""), kept | single
         return
-    free = [name for name in facts.extents if name not in bounds]
-    for multiple in (32, 128) if len(free) > 1 else (1024, 4096):
+    free = [name for name in facts.extents if name not in bounds or bounds[name].is_least_alone]
+    if len(facts.extents) == 2 and free:  # a row with a value for each thread of a block
+        for least in (32, 256, 1024):
+            yield f"{free[-1]} is {least} or more", {free[-1]: {"at_least": least}}
+    for multiple in (32, 128, 256) if len(free) > 1 else (1024, 4096):
         for names in (free[-1:], free) if len(facts.extents) == 2 else (free,):
             words = f"{units.join_all(names)} {'is a multiple' if len(names) == 1 else 'are multiples'} of {multiple}"
             yield words, {name: {"multiple_of": multiple} for name in names}

@@ -82,11 +82,11 @@ aliases:
   S: [s, stride, strides]
   P: [p, pad, padding, pads]
   x: [x, in, input, inputs, img, imgs, image, images, inp, src, data, feature, features, ifmap, ifmaps, inputdata,
-    inputimage, i, inmaps]
+    inputimage, i, inmaps, "n"]
   w: [w, k, weight, weights, wt, wts, wgt, mask, masks, filter, filters, kernel, kernels, kern, f, coefficients, coef,
-    coeffs, taps]
+    coeffs, taps, m]
   bias: [b, biases]
-  y: ["y", out, output, outputs, result, results, res, o, dst, outp, ofmap, ofmaps, outputdata, outputimage, outmaps]
+  y: ["y", out, output, outputs, result, results, res, o, dst, outp, ofmap, ofmaps, outputdata, outputimage, outmaps, p]
 
 # Three maps: the weights of the longest sums still fit constant memory. No extent is a multiple of a tile.
 precision:

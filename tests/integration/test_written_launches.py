@@ -331,6 +331,28 @@ __global__ void sum(const float *x, float *y, int n) {
 }
 void run(const float *x, float *y, int n) { sum<<<1, 256>>>(x, y, n); }
 """
+BUSY_BLOCK = """\
+__global__ void soft(const float *x, float *y, int rows, int columns) {
+    __shared__ float most[256], sums[256];
+    int i = threadIdx.x;
+    x += blockIdx.x * columns;
+    most[i] = -INFINITY;
+    sums[i] = 0;
+    for (int j = i; j < columns; j += 256) most[i] = fmaxf(most[i], x[j]);
+    for (int j = i; j < columns; j += 256) sums[i] += expf(x[j] - most[i]);
+    for (int half = 128; half; half /= 2) {
+        __syncthreads();
+        if (i < half) {
+            float top = fmaxf(most[i], most[i + half]);
+            sums[i] = sums[i] * expf(most[i] - top) + sums[i + half] * expf(most[i + half] - top);
+            most[i] = top;
+        }
+    }
+    __syncthreads();
+    for (int j = i; j < columns; j += 256) y[blockIdx.x * columns + j] = expf(x[j] - most[0]) / sums[0];
+}
+void run(const float *x, float *y, int rows, int columns) { soft<<<rows, 256>>>(x, y, rows, columns); }
+"""
 ONE_IMAGE = """\
 __global__ void conv(const float *x, const float *w, float *y, int C, int H, int W, int M, int K) {
     for (int i = 0; i < (H - K + 1) * (W - K + 1); ++i) {
@@ -348,12 +370,20 @@ __global__ void conv(const float *x, const float *w, float *y, int C, int H, int
     ("of", "code", "facts", "status", "limits"),
     [
         ("reduce", ONE_BLOCK, "", "wrong_result", "{n: {is: 256}}"),
+        ("softmax", BUSY_BLOCK, "", "wrong_result", "{columns: {at_least: 256}}"),
         (
             "conv",
             ONE_IMAGE,
             "arguments: [x, w, y, C, H, W, M, K]\nthreads: [1]\ngrid: [M]\n",
             "unsupported",
             "{N: {is: 1}}",
+        ),
+        (
+            "conv",
+            ONE_IMAGE.replace("int C, int H, int W, int M, int K", "int H, int W, int K").replace("C * K", "K"),
+            "arguments: [x, w, y, H, W, K]\nthreads: [1]\ngrid: [1]\n",
+            "unsupported",
+            "{N: {is: 1}, C: {is: 1}, M: {is: 1}}",
         ),
     ],
 )

@@ -191,3 +191,13 @@ def test_a_name_that_the_emulator_lacks_excuses_the_errors_that_follow_from_it()
     assert "‘cudaSurfaceObject_t’" in emulation.missing_feature(words, "mine.cu")
     assert emulation.missing_feature(words.splitlines()[0], "mine.cu") == ""
     assert emulation.missing_feature("mine.cu:4:5: error: expected ‘;’ before ‘__shfl_sync’", "mine.cu") == ""
+    assembled = "mine.cu: Assembler messages:\nmine.cu:7: Error: no such instruction: `ldmatrix.sync'"
+    assert emulation.missing_feature(assembled, "mine.cu") == "beyond the emulator: PTX in a macro, line 7"
+
+
+def test_a_bad_access_of_a_template_is_told_by_the_kernel_s_name():
+    report = (
+        "==1==ERROR: AddressSanitizer: heap-buffer-overflow on address 0x1\nREAD of size 4 at 0x1 thread T0\n"
+        "    #0 0x7f01 in void rows::add<float>(float const*, float*, int) /tmp/mine.cu:28\n"
+    )
+    assert emulation.sanitizer_message(report) == "heap-buffer-overflow in rows::add at mine.cu:28"

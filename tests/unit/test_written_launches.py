@@ -587,6 +587,11 @@ def test_a_structure_with_its_alignment_is_no_host_code():
     assert cuda_ast.device_code(text + "int main() { cudaFree(0); }\n").rstrip() == text.rstrip()
 
 
+def test_a_constructor_by_default_serves_the_device_too():
+    text = "struct Four { float of[4]; Four() = default; __device__ explicit Four(float4 one) {} };\n"
+    assert cuda_ast.device_code(text + "int main() { cudaFree(0); }\n").rstrip() == text.rstrip()
+
+
 def test_a_device_function_behind_a_macro_is_no_host_code():
     text = "#define DEV __device__ __forceinline__\n#define INNER DEV\nINNER float twice(float a) { return 2 * a; }\n"
     assert cuda_ast.device_code(text + "int main() { cudaFree(0); }\n").rstrip() == text.rstrip()
@@ -595,6 +600,7 @@ def test_a_device_function_behind_a_macro_is_no_host_code():
 def test_what_needs_a_type_of_the_host_s_is_host_code_too():
     timer = "class Timer { std::chrono::seconds began; public: enum Unit { US, MS }; };\nconstexpr Timer::Unit us = Timer::US;\n"
     timer += "class Fine : public Timer { int us; };\n"
+    timer += "using us = const vector<float>&;\n"
     timer += "template <typename T, int B> struct Run { void us(T *x) { add<T, B><<<1, B>>>(x); } };\n"
     assert "us" not in cuda_ast.device_code(f"{timer}__device__ int one = 1;\n")
 
@@ -724,7 +730,7 @@ OTHERS = {
         "  sgemm<float, SIDE><<<dim3(p.N / SIDE, p.M), SIDE * SIDE, 0, stream>>>"
         "(p.M, p.N, p.K, alpha, A, B, beta, C);\n}\n",
         {"kernel": "sgemm<float, 16>", "arguments": ["m", "n", "k", 1.0, "a", "b", 0.0, "c"], "clear": ["c"],
-         "threads": [256], "grid": ["n // 16", "m"]},
+         "threads": [256], "grid": ["n // 16", "m"], "limits": {"n": {"at_least": 16}}},
     ),
     "tensors of an extension": (
         "gemm",
@@ -739,7 +745,7 @@ OTHERS = {
         "#define N 512\n__global__ void mul(float* p, float* q, float* r, int Width) { r[0] = p[0] * q[0]; }\n"
         "int main() {\n  int Width = N;\n  float *p, *q, *r;\n  mul<<<Width / 16, 16>>>(p, q, r, Width);\n}\n",
         {"kernel": "mul", "arguments": ["a", "b", "c", "m"], "threads": [16], "grid": ["m // 16"],
-         "limits": {"equal": ["m", "n", "k"]}},
+         "limits": {"m": {"at_least": 16}, "equal": ["m", "n", "k"]}},
     ),
     "extents that go by the letters of others": (
         "gemm",
@@ -774,7 +780,7 @@ OTHERS = {
         {"steps": [
             {"kernel": "add", "arguments": ["x", "part", "n"], "threads": [256], "grid": ["n // 256"]},
             {"kernel": "add", "arguments": ["part", "y", "n // 256"], "threads": [256], "grid": [1]},
-        ], "scratch": {"part": "4 * (n // 256)"}},
+        ], "scratch": {"part": "4 * (n // 256)"}, "limits": {"n": {"at_least": 256}}},
     ),
     "rows N and columns C, and threads that the caller says": (
         "softmax",
@@ -865,7 +871,8 @@ OTHERS |= {
         "reduce",
         "__global__ void add(const float *in, int w, float *out) { out[0] = in[w]; }\n"
         "int main() {\n  unsigned X1 = 1 << 13;\n  float *vec_d, *ans_d;\n  add<<<X1 / 64, 64>>>(vec_d, X1, ans_d);\n}\n",
-        {"kernel": "add", "arguments": ["x", "n", "y"], "threads": [64], "grid": ["n // 64"]},
+        {"kernel": "add", "arguments": ["x", "n", "y"], "threads": [64], "grid": ["n // 64"],
+         "limits": {"n": {"at_least": 64}}},
     ),
     "what each block leaves, added up by a function of the host": (
         "reduce",
@@ -905,7 +912,7 @@ OTHERS |= {
         {"steps": [
             {"kernel": "most", "arguments": ["x", "top", "columns"], "threads": [256], "grid": [1]},
             {"kernel": "soft", "arguments": ["x", "y", "columns", "top"], "threads": [64], "grid": ["columns // 64"]},
-        ], "scratch": {"top": 4}, "limits": {"rows": {"is": 1}}},
+        ], "scratch": {"top": 4}, "limits": {"rows": {"is": 1}, "columns": {"at_least": 64}}},
     ),
     "a launch to warm up before the one that is timed": (
         "conv",
@@ -983,14 +990,16 @@ OTHERS |= {
         "#define TILE 64  // threads (a power of 2, like 64)\n"
         "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
         "void run(const float *in, float *out, int n) { add<<<n / TILE, TILE>>>(in, out, n); }\n",
-        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [64], "grid": ["n // 64"]},
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [64], "grid": ["n // 64"],
+         "limits": {"n": {"at_least": 64}}},
     ),
     "one row of as many columns as the caller says": (
         "softmax",
         "__global__ void soft(const float *x, float *y, int rows, int cols) { y[blockIdx.y * cols] = x[cols]; }\n"
         "void solve(const float *x, float *y, int N) {\n  auto rows = 1;\n  auto cols = N;\n"
         "  soft<<<dim3(cols / 64, rows), 64>>>(x, y, rows, cols);\n}\n",
-        {"kernel": "soft", "arguments": ["x", "y", "rows", "columns"], "threads": [64], "grid": ["columns // 64", "rows"]},
+        {"kernel": "soft", "arguments": ["x", "y", "rows", "columns"], "threads": [64], "grid": ["columns // 64", "rows"],
+         "limits": {"columns": {"at_least": 64}}},
     ),
     "a product whose rows are as long as other letters say, before or behind the row": (
         "gemm",
@@ -1206,6 +1215,115 @@ OTHERS |= {
         "  if (threads < 32) {\n    threads = 32;\n  }\n  add<<<1, threads>>>(in, out, n);\n}\n",
         {"kernel": "add", "arguments": ["x", "y", "n"], "threads": ["max(n // 4, 32)"], "grid": [1]},
     ),
+    "a matrix that is added, of a kernel that stores by a function": (
+        "gemm",
+        "__device__ void put(float *to, float value) { *to = value; }\n"
+        "__global__ void mul(float *A, float *B, float *C, float *D, int M, int N, int K) {\n"
+        "  float *row = D + blockIdx.y * N;\n  put(row + 1, A[0] * B[0] + C[0]);\n}\n"
+        "void run(float *A, float *B, float *C, float *D, int M, int N, int K) {\n"
+        "  mul<<<dim3(N, M), 1>>>(A, B, C, D, M, N, K);\n}\n",
+        {"kernel": "mul", "arguments": ["a", "b", "zeros", "c", "m", "n", "k"], "threads": [1], "grid": ["n", "m"]},
+    ),
+    "a division of a template's types": (
+        "reduce",
+        "template <class A, class B> A blocks_for(A n, B size) { return (n + (A)size - 1) / static_cast<A>(size); }\n"
+        "__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
+        "void run(const float *in, float *out, int n) {\n  add<<<blocks_for(n, 256), 256>>>(in, out, n);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [256], "grid": ["(n + 256 - 1) // 256"]},
+    ),
+    "the one number of a structure, beside the threads of another": (
+        "gemm",
+        "__global__ void mul(int *A, int *B, int *C, int side) { C[0] = A[0] * B[side]; }\n"
+        "void run(Square left, Square right) {\n  int *dev_a, *dev_b, *dev_c;\n"
+        "  mul<<<left.side * left.side / options.threadsPerBlock + 1, options.threadsPerBlock>>>(dev_a, dev_b, dev_c, left.side);\n}\n",
+        {"kernel": "mul", "arguments": ["a", "b", "c", "m"], "threads": [256], "grid": ["m * m // 256 + 1"],
+         "limits": {"equal": ["m", "n", "k"]}},
+    ),
+    "numbers in another language, of which one is not used": (
+        "gemm",
+        "__global__ void mul(int fila, int comun, float *A, int igual, int ancho, float *B, float *C) {\n"
+        "  int r = blockIdx.y, c = blockIdx.x;\n"
+        "  if (r < fila) C[r * ancho + c] = A[r * comun + c] * B[r * ancho + c];\n}\n"
+        "int main() {\n  int fila = 512, comun = 256, igual = 256, ancho = 128;\n  float *A, *B, *C;\n"
+        "  mul<<<dim3(ancho, fila), 1>>>(fila, comun, A, igual, ancho, B, C);\n}\n",
+        {"kernel": "mul", "arguments": ["m", "k", "a", 256, "n", "b", "c"], "threads": [1], "grid": ["n", "m"]},
+    ),
+    "N, M and P of a convolution": (
+        "conv",
+        "__global__ void conv(float *N, float *M, float *P, int height, int width) {\n"
+        "  for (int i = 0; i < 5; i++) P[height * width + i] = N[height * width + i] * M[i * 5 + i];\n}\n"
+        "#define MASK_WIDTH 5\n"
+        "void run(int height, int width) {\n  float *d_N, *d_M, *d_P;\n"
+        "  cudaMalloc(&d_M, MASK_WIDTH * MASK_WIDTH * sizeof(float));\n"
+        "  conv<<<height, width>>>(d_N, d_M, d_P, height, width);\n}\n",
+        {"kernel": "conv", "arguments": ["x", "w", "y", "H", "W"], "threads": ["W"], "grid": ["H"],
+         "limits": {"C": {"is": 1}, "K": {"is": 5}, "M": {"is": 1}, "N": {"is": 1}}},
+    ),
+    "a sum in a vector of the host's": (
+        "reduce",
+        "__global__ void add(const float *in, float *sum, int n) { atomicAdd(sum, in[n - 1]); }\n"
+        "void run(std::vector<float> const &data) {\n  auto in = to_device(data);\n  auto sum = DeviceVector<float>{1, 0};\n"
+        "  int n = data.size();\n  add<<<n / 32, 32>>>(in.data(), sum.data(), n);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [32], "grid": ["n // 32"], "clear": ["y"],
+         "limits": {"n": {"at_least": 32}}},
+    ),
+    "a launch on a stream or without": (
+        "gemm",
+        "__global__ void mul(float *A, float *B, float *C, int m, int n, int k) { C[0] = A[0] * B[0]; }\n"
+        "void run(float *A, float *B, float *C, int m, int n, int k, Options *options) {\n"
+        "  if (options->stream != 0)\n    mul<<<m, n, 0, options->stream>>>(A, B, C, m, n, k);\n"
+        "  else\n    mul<<<m, n>>>(A, B, C, m, n, k);\n}\n",
+        {"kernel": "mul", "arguments": ["a", "b", "c", "m", "n", "k"], "threads": ["n"], "grid": ["m"]},
+    ),
+    "a macro in parentheses before a sign": (
+        "reduce",
+        "#define WIDTH 66\n#define EDGE 1\n#define INNER ((WIDTH) - 2*(EDGE))\n__global__ void add(const float *in, float *out, int n) { out[0] = in[0]; }\n"
+        "void run(const float *in, float *out, int n) {\n  add<<<n, INNER>>>(in, out, n);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [64], "grid": ["n"]},
+    ),
+    "extents of each matrix in a dim3, and a block with one number for both sides": (
+        "gemm",
+        "template <int SIDE> __global__ void mul(float *C, float *A, float *B, int wA, int wB) { C[0] = A[0] * B[0]; }\n"
+        "int multiply(int count, char **words, int block_size, const dim3 &dimsA, const dim3 &dimsB) {\n"
+        "  float *d_A, *d_B, *d_C;\n  dim3 threads(block_size, block_size);\n"
+        "  dim3 grid(dimsB.x / threads.x, dimsA.y / threads.y);\n"
+        "  if (block_size == 16) { mul<16><<<grid, threads>>>(d_C, d_A, d_B, dimsA.x, dimsB.x); }\n"
+        "  else { mul<32><<<grid, threads>>>(d_C, d_A, d_B, dimsA.x, dimsB.x); }\n}\n",
+        {"kernel": "mul<16>", "arguments": ["c", "a", "b", "k", "n"], "threads": [16, 16], "grid": ["n // 16", "m // 16"],
+         "limits": {"n": {"at_least": 16}, "m": {"at_least": 16}}},
+    ),
+    "two numbers of an image beside that of its mask": (
+        "conv",
+        "__global__ void conv(float *image, float *filter, float *C, int m, int n, int k) {\n"
+        "  for (int i = 0; i < k; i++) C[i * n + m] = image[i * n + m] * filter[i * k + i];\n}\n"
+        "#define M 64\n#define N 48\n#define K 5\n"
+        "int main() {\n  float *image, *filter, *C;\n  conv<<<N, M>>>(image, filter, C, M, N, K);\n}\n",
+        {"kernel": "conv", "arguments": ["x", "w", "y", "H", "W", "K"], "threads": ["H"], "grid": ["W"],
+         "limits": {"C": {"is": 1}, "M": {"is": 1}, "N": {"is": 1}}},
+    ),
+    "pointers by other names": (
+        "softmax",
+        "using In = const float*;\ntypedef float *Out;\n"
+        "__global__ void soft(In input, Out output, int rows, int columns) { output[blockIdx.x] = input[columns]; }\n"
+        "void run(In input, Out output, int rows, int columns) { soft<<<rows, 64>>>(input, output, rows, columns); }\n",
+        {"kernel": "soft", "arguments": ["x", "y", "rows", "columns"], "threads": [64], "grid": ["rows"]},
+    ),
+    "one number of the host's for all three": (
+        "gemm",
+        "__global__ void mul(int M, int N, int K, float *A, float *B, float *C) { C[N] = A[K] * B[M]; }\n"
+        "void run(float *d_A, float *d_B, float *d_C, int N) { mul<<<N, 64>>>(N, N, N, d_A, d_B, d_C); }\n",
+        {"kernel": "mul", "arguments": ["m", "m", "m", "a", "b", "c"], "threads": [64], "grid": ["m"],
+         "limits": {"equal": ["m", "n", "k"]}},
+    ),
+    "a number that the kernel gets and names too": (
+        "softmax",
+        "#define N 128\n#define M 256\n"
+        "__global__ void soft(const float *input, float *output, int m, int n) {\n"
+        "  for (int i = 0; i < N; i++) output[blockIdx.x * n + i] = input[blockIdx.x * n + i];\n}\n"
+        "int main() {\n  float *input, *output;\n  soft<<<M, 64>>>(input, output, M, N);\n}\n",
+        {"kernel": "soft", "arguments": ["x", "y", "rows", "columns"], "threads": [64], "grid": ["rows"],
+         "limits": {"columns": {"is": 128}}},
+    ),
 }  # fmt: skip
 
 
@@ -1260,6 +1378,29 @@ void run(const float *data, float *part, int n) {{
         assert read.read_error == "" and read.header.scratch == {"partial": "4 * ((n + 255) // 256)"}
         launch, total = read.header.steps
         assert (launch.arguments, launch.grid, total.sum) == (["x", "partial", "n"], ["(n + 255) // 256"], "partial")
+
+
+def test_of_passes_behind_a_first_launch_that_is_read_the_first_is_offered(tmp_path):
+    code = """\
+__global__ void add(const float *in, float *out, int n) { out[blockIdx.x] = in[0]; }
+void solve(const float *in, float *out, int n) {
+  int blocks = (n + 255) / 256;
+  float *part, *next;
+  cudaMalloc(&part, blocks * sizeof(float));
+  cudaMalloc(&next, blocks * sizeof(float));
+  add<<<blocks, 256>>>(in, part, n);
+  for (int left = blocks; left > 1; left = blocks) {
+    blocks = (left + 255) / 256;
+    add<<<blocks, 256>>>(part, next, left);
+    float *held = part; part = next; next = held;
+  }
+  cudaMemcpy(out, part, sizeof(float), cudaMemcpyDeviceToDevice);
+}
+"""
+    offered = read_beside(tmp_path, "reduce", code).read_error.partition("say it in mine.yaml:\n")[2]
+    read = read_beside(tmp_path, "reduce", code, offered)
+    assert read.read_error == "" and read.header.scratch == {"partial": "4 * ((n + 255) // 256)"}
+    assert (read.header.steps[0].grid, read.header.steps[1].sum) == (["(n + 255) // 256"], "partial")
 
 
 def test_a_file_without_its_kernel_is_told_which_headers_may_have_it(tmp_path):
@@ -1321,6 +1462,79 @@ def test_a_grid_that_the_caller_of_the_host_s_function_gives_is_read_there(tmp_p
     assert header.shared_bytes == 32
     twice = CALLED.replace("grid, block, TILE * 4);\n", "grid, block, 4);\n    timed(mul, a, b, c, width, 2, 1, 4);\n")
     assert "`grid` is a parameter" in read_beside(tmp_path, "gemm", twice, "kernel: mul\n").read_error
+
+
+STAGES = """\
+__global__ void add(const float *in, float *out) { out[blockIdx.x] = in[0]; }
+__global__ void last(const float *in, float *out, int n) { atomicAdd(out, in[n - 1]); }
+__global__ void add2(const float *in, float *out) { out[blockIdx.x] = in[0]; }
+__global__ void last2(const float *in, float *out, int n) { atomicAdd(out, in[n - 1]); }
+template <int STRIDE = 1, class First, class Second>
+void stages(const float *in, float *out, int n, First first, Second second) {
+    float *part;
+    cudaMalloc(&part, n / (64 * STRIDE) * sizeof(float));
+    cudaMemset(out, 0, sizeof(float));
+    first<<<n / (64 * STRIDE), 64>>>(in, part);
+    second<<<1, 64>>>(part, out, n / (64 * STRIDE));
+}
+void run(const float *in, float *out, int n) { stages(in, out, n, add, last); }
+void run2(const float *in, float *out, int n) { stages<2>(in, out, n, (void (*)(const float *, float *))add2, last2); }
+"""
+
+
+def test_kernels_that_a_caller_gives_together_are_one_answer_with_its_template_s_number(tmp_path):
+    question = read_beside(tmp_path, "reduce", STAGES).read_error
+    assert "say which: `kernel: [add, last]` or `kernel: [add2, last2]`" in question
+    for answer, blocks in [("[add, last]", "n // 64"), ("[add2, last2]", "n // 128")]:
+        variant = read_beside(tmp_path, "reduce", STAGES, f"kernel: {answer}\n")
+        assert variant.read_error == ""
+        assert [step.grid for step in variant.header.steps if step.kernel] == [[blocks], [1]]
+
+
+def test_kernels_of_a_template_s_pointer_are_ways_to_the_result(tmp_path):
+    kernels = "".join(
+        f"__global__ void {name}(const float *in, float *out, int n) {{ out[0] = in[n]; }}\n" for name in "fg"
+    )
+    code = f"""{kernels}
+template <void (*Kernel)(const float *, float *, int)> void pass(const float *in, float *part, int n) {{
+    Kernel<<<n, 64>>>(in, part, n);
+    if (n > 64) Kernel<<<1, 64>>>(part, part, n);
+}}
+template <void (*Kernel)(const float *, float *, int)> void timed(const float *in, float *p, int n) {{ pass<Kernel>(in, p, n); }}
+void run(const float *in, float *p, int n) {{ timed<f>(in, p, n); timed<g>(in, p, n); }}
+"""
+    assert read_beside(tmp_path, "reduce", code).read_error.endswith("say which: `kernel: f` or `kernel: g`")
+
+
+def test_arguments_alone_complete_the_launch_of_a_template(tmp_path):
+    code = (
+        "template <int T> __global__ void mul(float *p, float *q, float *r, int m, int n, int k) { r[0] = p[0]; }\n"
+        "void run(float *p, float *q, float *r, int m, int n, int k) { mul<8><<<m, n>>>(p, q, r, m, n, k); }\n"
+    )
+    header = read_beside(tmp_path, "gemm", code, "arguments: [b, a, c, m, n, k]\n").header
+    assert (header.kernel, header.arguments[:2], header.grid) == ("mul<8>", ["b", "a"], ["m"])
+
+
+COLOURS = """\
+__constant__ float mask[9];
+__global__ void blur(const unsigned char *input, unsigned char *output, int rows, int cols) {
+    for (int c = 0; c < 3; c++) output[(rows * cols) * 3 + c] = input[(rows * cols) * 3 + c] * mask[c];
+}
+void run(const unsigned char *input, unsigned char *output, int rows, int cols, const float *filter) {
+    unsigned char *d_input, *d_output;
+    cudaMalloc(&d_input, rows * cols * 3);
+    cudaMalloc(&d_output, rows * cols * 3);
+    cudaMemcpyToSymbol(mask, filter, 9 * sizeof(float));
+    blur<<<rows, cols>>>(d_input, d_output, rows, cols);
+}
+"""
+
+
+def test_an_image_of_three_colours_is_no_array_of_the_problem(tmp_path):
+    error = read_beside(tmp_path, "conv", COLOURS).read_error
+    assert "`d_input` holds 3 values for each of x" in error and "say it in" not in error
+    grey = COLOURS.replace("unsigned char", "float").replace("cols * 3);", "cols * sizeof(float));")
+    assert read_beside(tmp_path, "conv", grey).read_error == ""
 
 
 CHOSEN = """\

@@ -53,6 +53,11 @@ class Bounds(BaseModel):
             return f"is below its limit {self.at_least}"
         return f"must be a multiple of {self.multiple_of}" if extent % self.multiple_of else ""
 
+    @property
+    def is_least_alone(self) -> bool:
+        """Whether they are a least value and no more."""
+        return self.exactly is None and self.at_most is None and self.multiple_of == 1
+
     def nearest(self, extent: int) -> int:
         """The value within its bounds that is nearest to an extent, or the multiple below that."""
         if self.exactly is not None:
@@ -76,9 +81,11 @@ class Limits(BaseModel):
         return dict(self.__pydantic_extra__ or {})
 
     def narrowed(self, bounds: dict[str, Any]) -> "Limits":
-        """These limits, and bounds of other extents."""
+        """These limits, and further bounds."""
         kept = self.model_dump(by_alias=True, exclude_defaults=True)
-        return Limits.model_validate(bounds | kept)
+        both = bounds.keys() & self.bounds.keys()
+        joined = {name: bounds[name] if "is" in bounds[name] else kept[name] | bounds[name] for name in both}
+        return Limits.model_validate(bounds | kept | joined)
 
     def check(self, problem: Problem) -> None:
         """Raises ValueError for a name that is none of the problem's."""

@@ -450,7 +450,7 @@ def _lacks_launch(content: Mapping[str, Any], code: str, of: Problem) -> bool:
     """Whether facts leave unsaid how a kernel is launched that is none of the problem's usual arguments."""
     if not headers.declare_launch(content):
         return True
-    kernels = launch_sites.kernel_names(code)
+    kernels = list(launch_sites.parameter_names(code))
     named = content.get("kernel") or (kernels[0] if len(kernels) == 1 else of.function)
     is_usual = not isinstance(named, str) or launch_sites.unqualified(named) == of.function
     return (

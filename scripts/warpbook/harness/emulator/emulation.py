@@ -344,6 +344,8 @@ def missing_feature(words: str, *names: str) -> str:
         if any(map(_is_lacking, named)) or "beyond the emulator" in error:
             return f"beyond the emulator: {error.rpartition('beyond the emulator: ')[2]}, line {number}"
     in_ours = next((line for line in words.splitlines() if re.match(r"\S*emulator\S*:\d+:\d+: error: ", line)), "")
+    if assembled := re.search(r":(\d+): Error: (.*)", words):  # PTX that a macro holds reaches the host's assembler
+        return f"beyond the emulator: PTX in a macro, line {assembled[1]}"
     if in_ours:
         return f"beyond the emulator: {in_ours.partition('error: ')[2]}"
     if errors and not any(kind in errors[0][1] for kind in _NO_CPP):
@@ -550,7 +552,7 @@ def sanitizer_message(text: str) -> str:
         place = re.search(r"([\w.]+\.cuh?:\d+)", text[undefined.start() :])
         return f"undefined behaviour at {place[1] if place else 'an unknown line'}: {undefined[1]}"
     if address := re.search(r"ERROR: AddressSanitizer: ([\w-]+)", text):
-        place = re.search(r"#\d+ 0x\w+ in (\w+).*?([\w.]+\.cuh?:\d+)", text)
+        place = re.search(r"#\d+ 0x\w+ in (?:void )?([\w:]+).*?([\w.]+\.cuh?:\d+)", text)
         return (
             f"{address.group(1)}{f' in {place.group(1)} at {place.group(2)}' if place else ''}{_describe_access(text)}"
         )

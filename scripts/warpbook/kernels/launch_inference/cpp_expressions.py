@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 BYTES = {
-    "char": 1, "bool": 1, "half": 2, "__half": 2, "short": 2, "float": 4, "int": 4, "unsigned": 4, "unsigned int": 4,
+    "char": 1, "bool": 1, "unsigned char": 1, "uchar": 1, "int8_t": 1, "uint8_t": 1, "half": 2, "__half": 2, "short": 2, "float": 4, "int": 4, "unsigned": 4, "unsigned int": 4,
     "double": 8, "size_t": 8, "long": 8, "long long": 8, "float2": 8, "float4": 16, "int4": 16,
 }  # fmt: skip
 _WHOLE = re.compile(
@@ -33,6 +33,8 @@ _ROUNDS_UP = re.compile(
 """Names of a division that rounds up, where a header that is not here defines it."""
 _POWER_OF_2 = re.compile(r"(?:next|ceil|round_?up|to|upper)_?(?:pow(?:er)?_?(?:of_?)?(?:2|two))\w*", re.IGNORECASE)
 """Names of a function for the least power of 2 that is not below a number, which no single expression of C++ is."""
+_NAME_ALONE = re.compile(r"(?<![\w)>\]])\(\s*([A-Za-z_]\w*)\s*\)(?=\s*[-+*&])")
+"""A name in parentheses before a sign."""
 _NUMBER = re.compile(r"(0[xX][\da-fA-F]+|\d+)[uUlL]*")
 _OPERATORS: dict[str, type[ast.operator]] = {
     "+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.FloorDiv, "%": ast.Mod,
@@ -95,6 +97,8 @@ class Function:
     body: "Node"
     integer: bool | None = None
     """What it returns; None for a macro, which has no type."""
+    types: frozenset[str] = frozenset()
+    """Names of types that its template takes: each is that of what it is given."""
 
 
 Known = SymbolicValue | Extents | Function | UnreadableExpression
@@ -132,6 +136,8 @@ def parse_arguments(text: str) -> "list[Node]":
 
 def parse_expression(text: str) -> "Node | None":
     """The one expression of a macro's text; None where it is none."""
+    # To the parser `(WIDTH) - 2` is a type and a number.
+    text = _NAME_ALONE.sub(lambda found: found[0] if is_whole(found[1]) or is_fraction(found[1]) else found[1], text)
     root = cuda_ast.parse(f"int made = ({text});")
     made = next((node for node in cuda_ast.walk(root) if node.type == "parenthesized_expression"), None)
     return None if made is None or root.has_error else made
@@ -145,6 +151,8 @@ class ExpressionReader:
         self._depth = 0
         self.type_of: Callable[[str], str] = lambda kind: kind
         """What a type is by its name in the file."""
+        self.types: frozenset[str] = frozenset()
+        """Types that are those of what is cast to them."""
         self.least: Callable[[str], int] = lambda name: 0
         """The least value of an extent or a loop's number."""
 
@@ -177,7 +185,7 @@ class ExpressionReader:
             listed = node if node.type in ("initializer_list", "argument_list") else None
         if listed is None:
             return Extents((self.whole(node, line),))
-        return Extents(tuple(self.whole(each, line) for each in listed.named_children if each.type != "comment"))
+        return Extents(tuple(self.whole(each, line) for each in cuda_ast.items(listed)))
 
     def _read(self, node: "Node", line: int) -> SymbolicValue:
         match node.type:
@@ -204,7 +212,7 @@ class ExpressionReader:
             case "cast_expression":
                 inner = cuda_ast.field(node, "value")
                 if inner is not None:
-                    return _cast(self.value(inner, line), cuda_ast.field_text(node, "type"), node, line)
+                    return self._cast(inner, cuda_ast.field_text(node, "type"), node, line)
             case "sizeof_expression":
                 return self._size(node, line)
             case "call_expression":
@@ -285,12 +293,11 @@ class ExpressionReader:
         return number(BYTES[named])
 
     def _call_value(self, node: "Node", line: int) -> SymbolicValue:
-        function, listed = cuda_ast.field(node, "function"), cuda_ast.field(node, "arguments")
-        arguments = [each for each in listed.named_children if each.type != "comment"] if listed else []
+        function, arguments = cuda_ast.field(node, "function"), cuda_ast.arguments(node)
         name = cuda_ast.node_text(function).removeprefix("::").removeprefix("std::")
         kind = name[12:-1] if name.startswith("static_cast<") else name
-        if (is_whole(kind) or is_fraction(kind)) and len(arguments) == 1:
-            return _cast(self.value(arguments[0], line), kind, node, line)
+        if (is_whole(kind) or is_fraction(kind) or kind in self.types) and len(arguments) == 1:
+            return self._cast(arguments[0], kind, node, line)
         if function is not None and function.type == "field_expression":
             return self._look_up_value("".join(cuda_ast.node_text(node).split()), line)
         base = name.partition("<")[0]
@@ -316,12 +323,22 @@ class ExpressionReader:
             return SymbolicValue(made, all(each.integer for each in both), all(each.whole for each in both))
         raise UnreadableExpression(f"`{_short(node)}` calls what is not known here", line)
 
+    def _cast(self, inner: "Node", type_name: str, node: "Node", line: int) -> SymbolicValue:
+        value = self.value(inner, line)
+        if is_whole(type_name):
+            return value.as_integer()
+        if is_fraction(type_name):
+            return SymbolicValue(value.tree, integer=False, whole=value.whole)
+        if type_name in self.types:
+            return value
+        raise UnreadableExpression(f"`{_short(node)}`: the type {type_name} is not known here", line)
+
     def _inline(self, function: Function, values: list[SymbolicValue], line: int) -> SymbolicValue:
         given = dict(zip(function.parameters, values, strict=True))
         if function.integer:
             given = {name: value.as_integer() for name, value in given.items()}
         inner = ExpressionReader(lambda name, where: given.get(name) or self._lookup(name, where))
-        inner._depth = self._depth
+        inner._depth, inner.types = self._depth, function.types
         value = inner.value(function.body, line)
         return value.as_integer() if function.integer else value
 
@@ -339,14 +356,6 @@ def _literal(text: str, line: int) -> SymbolicValue:
     if exact.denominator != 1:
         top = ast.BinOp(top, ast.Div(), ast.Constant(exact.denominator))
     return SymbolicValue(top, integer=False, whole=exact.denominator == 1)
-
-
-def _cast(value: SymbolicValue, type_name: str, node: "Node", line: int) -> SymbolicValue:
-    if is_whole(type_name):
-        return value.as_integer()
-    if is_fraction(type_name):
-        return SymbolicValue(value.tree, integer=False, whole=value.whole)
-    raise UnreadableExpression(f"`{_short(node)}`: the type {type_name} is not known here", line)
 
 
 def _is_counted(tree: ast.AST) -> bool:

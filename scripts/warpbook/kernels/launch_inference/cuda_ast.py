@@ -24,7 +24,7 @@ _HOST_TYPES = re.compile(
     r"\bstd\s*::|\bcuda[A-Z]\w*_t\b|\bcuda[A-Z]\w*\s*\(|\bcublas\w+|\bcudnn\w+|\btorch\s*::|\bat\s*::"
 )
 _HOST_MEMBERS = re.compile(
-    r"<<<|\bstd\s*::\s*(?:vector|string|map|unordered_map|function|unique_ptr|shared_ptr|chrono|o?stream|mutex|thread)\b"
+    r"<<<|\bvector\s*<|\bstd\s*::\s*(?:vector|string|map|unordered_map|function|unique_ptr|shared_ptr|chrono|o?stream|mutex|thread)\b"
     r"|\bcuda[A-Z]\w*\s*\(|\bcuda(?:Stream|Event|Graph\w*|Error)_t\b|\bcublas\w+|\bcudnn\w+|\b(?:torch|at)\s*::"
 )
 """What tells that a class or a name for a type is of the host."""
@@ -56,6 +56,13 @@ def enclosing(node: "Node | None", kind: str) -> "Node | None":
     return node
 
 
+def root(node: "Node") -> "Node":
+    """The whole tree that a node is of."""
+    while node.parent is not None:
+        node = node.parent
+    return node
+
+
 def walk(node: "Node") -> Iterator["Node"]:
     """A node and all below it, in the order of the text."""
     ahead = [node]
@@ -78,6 +85,16 @@ def field(node: "Node", name: str) -> "Node | None":
 def field_text(node: "Node | None", name: str) -> str:
     """The text of the child of a name in the grammar; empty where there is none."""
     return node_text(field(node, name)) if node else ""
+
+
+def items(node: "Node | None") -> "list[Node]":
+    """What a list holds, without comments; nothing for none."""
+    return [each for each in node.named_children if each.type != "comment"] if node else []
+
+
+def arguments(call: "Node") -> "list[Node]":
+    """What a call gives."""
+    return items(field(call, "arguments"))
 
 
 def node_text(node: "Node | None") -> str:
@@ -133,6 +150,8 @@ def _host_nodes(node: "Node", of_device: set[str], of_host: set[str]) -> Iterato
         if inner.type == "function_definition" and _STRUCTURE.match(node_text(inner)):
             continue  # to the parser, since a macro stands before its name
         if inner.type == "function_definition":
+            if child(inner, "default_method_clause") or child(inner, "delete_method_clause"):
+                continue  # which serve both
             head = _head(inner)
             if not of_device & head and ("constexpr" not in head or _HOST_TYPES.search(node_text(inner))):
                 yield each  # what is constexpr may stand in a device's constants

@@ -16,7 +16,7 @@ _SIDES = {
 }  # fmt: skip
 """Words for rows and columns, and where a shape has them."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_NO_SIDE = {"num", "n", "size", "dim", "d", "of"}
+_NO_SIDE = {"num", "n", "size", "dim", "dims", "shape", "d", "of"}
 _OF_BATCH = re.compile(r"(?:num|n)?(?:b|bs|batch(?:es|size|count)?)")
 _PLACE = re.compile(
     r"^(?:(?:d|h|dev|device|gpu|g|cuda|host|ptr|p)_+)|(?:_+(?:d|h|dev|device|gpu|g|cuda|host|ptr|p|data))$"

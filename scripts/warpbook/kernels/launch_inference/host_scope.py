@@ -20,7 +20,12 @@ from warpbook.kernels.launch_inference.cpp_expressions import (
     UnreadableExpression,
 )
 from warpbook.kernels.launch_inference.extent_names import HostNames
-from warpbook.kernels.launch_inference.launch_sites import declared_name, function_parameters, is_pointer
+from warpbook.kernels.launch_inference.launch_sites import (
+    declared_name,
+    function_parameters,
+    is_pointer,
+    template_parameters,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -119,11 +124,12 @@ class Globals:
         kind = cuda_ast.field_text(node, "type")
         if body is None or declared is None:
             return
-        statements = [each for each in body.named_children if each.type != "comment"]
+        statements = cuda_ast.items(body)
         if len(statements) == 1 and statements[0].type == "return_statement" and statements[0].named_children:
             names = tuple(name for name, _ in function_parameters(node))
             integer = cpp.is_whole(kind) if cpp.is_whole(kind) or cpp.is_fraction(kind) else None  # a template's
-            known = Function(names, statements[0].named_children[0], integer)
+            types = frozenset(name for name, one in template_parameters(node).items() if one.is_type)
+            known = Function(names, statements[0].named_children[0], integer, types)
             self.known[cuda_ast.field_text(declared, "declarator")] = known
 
 
@@ -161,9 +167,8 @@ def _always_leaves(statement: "Node") -> bool:
 
 def first_argument(statement: "Node") -> "Node | None":
     """The first argument of a call that is a statement; None where it is none."""
-    call = statement.named_children[0] if statement.named_children else None
-    listed = cuda_ast.field(call, "arguments") if call else None
-    return listed.named_children[0] if listed and listed.named_children else None
+    given = cuda_ast.arguments(statement.named_children[0]) if statement.named_children else []
+    return given[0] if given else None
 
 
 def _macro_value(node: "Node") -> "Node | None":
@@ -208,6 +213,8 @@ class HostScope:
         """Names whose numbers go by an extent's name here, or are none's."""
         self.conditions: list[Condition] = []
         """What decides whether a launch is reached."""
+        self.squares: set[str] = set()
+        """Numbers that are both sides of a block."""
         self.is_first_pass = False
         """Whether the first pass alone of loops around a launch is read."""
         self.reader = cpp.ExpressionReader(self.look_up)
@@ -231,12 +238,17 @@ class HostScope:
                 return None
             self._take(name, extent, line)
             return self.known[name]
+        if name in self._taken:
+            self._take(name, self._taken[name], line)
+            return self.known[name]
+        if owner and _OF_BLOCK.fullmatch(member) and self._suppose_size(name, member):
+            return self.known[name]
         extent = "" if member in self._pointers else self.names.find_extent(member)
         if owner:
             array = self.names.find_array(owner.partition(".")[0])
-            own = self.names.find_extent(f"{array}_{member}") if array else ""
+            own = self.names.find_extent(f"{array or owner}_{member}")
             extent = own or self.names.extent_of_array(array, extent)
-        if not extent or not (owner or name in self._taken or extent not in self._claimed):
+        if not extent or not (owner or extent not in self._claimed):
             return None
         self._take(name, extent, line)
         return self.known[name]
@@ -264,11 +276,7 @@ class HostScope:
             self.known[name] = cpp.number(int(factor))
         elif choice and isinstance(chosen := self._read(choice, line), SymbolicValue) and chosen.constant:
             self._suppose(name, int(chosen.text))
-        elif _OF_BLOCK.fullmatch(name):
-            self._suppose(name, THREADS)
-        elif _OF_TILE.fullmatch(name):
-            self._suppose(name, TILE)
-        else:
+        elif not self._suppose_size(name, name):
             self.known[name] = UnreadableExpression(f"`{name}` is a parameter whose name is no extent's", line)
 
     def template_parameter(self, name: str, default: str, line: int) -> None:
@@ -276,8 +284,16 @@ class HostScope:
         value = cpp.parse_expression(default) if default else None
         if value is not None:
             self._bind(name, value, line)
-        elif _OF_BLOCK.fullmatch(name) or _OF_TILE.fullmatch(name):
-            self._suppose(name, THREADS if _OF_BLOCK.fullmatch(name) else TILE)
+        else:
+            self._suppose_size(name, name)
+
+    def _suppose_size(self, name: str, word: str) -> bool:
+        """Take a number that a word calls one of threads or of a tile for what is usual; false of other words."""
+        tile = _OF_TILE.fullmatch(word)
+        if tile or _OF_BLOCK.fullmatch(word):
+            self._suppose(name, TILE if tile or name in self.squares else THREADS)
+            return True
+        return False
 
     def _suppose(self, name: str, value: int, of: str = "") -> None:
         self.known[name] = cpp.number(value)

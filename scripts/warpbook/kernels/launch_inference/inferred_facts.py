@@ -73,8 +73,9 @@ def with_limits(launch: InferredLaunch, limits: dict[str, dict[str, int]]) -> In
 
 
 class UnreadableLaunch(Exception):
-    """Why a launch was not read: a sentence. `facts` are the lines to write instead, what is not known marked."""
+    """Why a launch was not read: a sentence. `facts` are the lines to write instead, what is not known marked;
+    `is_final`, whether no lines help, since it computes something else."""
 
-    def __init__(self, reason: str, facts: dict[str, Any] | None = None):
+    def __init__(self, reason: str, facts: dict[str, Any] | None = None, is_final: bool = False):
         super().__init__(reason)
-        self.facts = facts or {}
+        self.facts, self.is_final = facts or {}, is_final

@@ -49,6 +49,22 @@ class LaunchPath:
         return self.parts[0].infer() if len(self.parts) == 1 else LaunchSequence(list(self.parts)).infer()
 
 
+def without_repeated(parts: Sequence[LaunchInference]) -> list[LaunchInference]:
+    """Launches, of those that stand alike in both branches of a condition that cannot be read the first alone, as if there
+    were no condition: whether it gets a stream, for one, is not asked."""
+    kept: list[LaunchInference] = []
+    for part in parts:
+        for other in kept:
+            apart = {*part.conditions} ^ {*other.conditions}
+            statements = {one.statement for one in apart}
+            if len(apart) == 2 and len(statements) == 1 and part.launches_as(other):
+                other.settled |= statements
+                break
+        else:
+            kept.append(part)
+    return kept
+
+
 def find_paths(parts: Sequence[LaunchInference]) -> list[LaunchPath]:
     """The ways through the function that some launches stand in, but those that launch nothing; one of all launches where
     the conditions cannot be read."""

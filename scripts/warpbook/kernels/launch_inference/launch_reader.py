@@ -22,7 +22,7 @@ from warpbook.kernels.launch_inference.inferred_facts import (
     yaml_line,
     yaml_lines,
 )
-from warpbook.kernels.launch_inference.launch_paths import find_paths, infer_paths
+from warpbook.kernels.launch_inference.launch_paths import find_paths, infer_paths, without_repeated
 from warpbook.kernels.launch_inference.launch_sites import (
     find_launches,
     function_parameters,
@@ -76,6 +76,7 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
             continue
         groups.setdefault(launch.function.start_byte, []).append(made)
     for group in groups.values():
+        group[:] = without_repeated(group)
         beside = {name: extent for one in group for name, extent in one.own_extents.items()}
         if len(group) > 1:
             group[:] = [one.with_sibling_extents(beside) for one in group]
@@ -96,8 +97,11 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
     if whole and len(groups) == 1:
         try:
             return infer_paths(whole[0])
-        except UnreadableLaunch:
+        except UnreadableLaunch as unread:
             ((_, group),) = groups.items()
+            first = group[0].first_pass() if len({one.kernel for one in group}) == 1 else {}
+            if "scratch" in first and not unread.facts:  # passes behind the first add up what it left
+                raise UnreadableLaunch(str(unread), first) from None
             if len(group) <= _IN_A_ROW_MAX or not any(one.has_all_arrays for one in group):
                 raise
     if not groups:
@@ -142,6 +146,13 @@ def _which(groups: "list[list[LaunchInference]]") -> str:
         kernels = list(dict.fromkeys(one.kernel for one in group))
         alone = [one for one in group if one.has_all_arrays]
         in_a_row = len(kernels) > 1 and not all(one.is_complete for one in group)
+        if together := group[0].given_together(kernels):
+            answers += [yaml_lines({"kernel": row}) for row in together]
+            continue
+        # A pointer to one of several kernels, or launches on the same arrays, are ways to compute one result.
+        ways = len({one.line for one in group}) < len(group)
+        ways |= len({tuple(name for name, _ in one.pointers if name) for one in group}) == 1
+        in_a_row &= not ways
         if in_a_row and (not alone or len(kernels) <= _IN_A_ROW_MAX):
             answers.append(yaml_lines({"kernel": kernels}))
         answers += [yaml_lines({"kernel": one.kernel}) for one in (alone if in_a_row else group)]
@@ -239,7 +250,7 @@ def read_file(
         return _completed(facts, given, kernels[one])
     except UnreadableLaunch as unread:
         facts = unread.facts
-        if not facts and drafted:
+        if not facts and drafted and not unread.is_final:
             facts = _draft(asked or one, kernels[one], code, names)
         if drafted and (completed := _completed(facts, given, kernels[one])):
             return completed

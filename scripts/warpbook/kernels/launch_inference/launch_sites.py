@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from warpbook.kernels import sources
@@ -60,21 +60,25 @@ def template_parameters(function: "Node") -> dict[str, "TemplateParameter"]:
     """What a function's template takes by name, types and numbers, in order; none of what is no template."""
     around = function.parent
     listed = cuda_ast.field(around, "parameters") if around and around.type == "template_declaration" else None
-    declared = listed.named_children if listed else []
-    texts = (cuda_ast.node_text(each).partition("=") for each in declared if each.type != "comment")
+    texts = (cuda_ast.node_text(each).partition("=") for each in cuda_ast.items(listed))
     return {
-        re.split(r"\W+", text.strip())[-1]: TemplateParameter(
-            text.lstrip().startswith(("typename", "class")), default.strip()
-        )
+        _template_name(text): TemplateParameter(text.lstrip().startswith(("typename", "class")), default.strip())
         for text, _, default in texts
     }
+
+
+def _template_name(text: str) -> str:
+    """The name that a parameter of a template declares, a pointer to a function for one."""
+    pointer = re.search(r"\(\s*\*\s*(\w+)\s*\)", text)
+    return pointer[1] if pointer else re.split(r"\W+", text.strip())[-1]
 
 
 def without_alias(kind: str, code: str) -> str:
     """What CUDA C++ calls a type by another name: by a macro, `typedef` or `using`."""
     name = re.escape(kind)
     aliases = (
-        rf"#\s*define\s+{name}\s+([\w ]+?)\s*$|\btypedef\s+([\w ]+?)\s+{name}\s*;|\busing\s+{name}\s*=\s*([\w ]+?)\s*;"
+        rf"#\s*define\s+{name}\s+([\w ]+?)\s*$|\btypedef\s+(?:const\s+)?([\w ]+?)[\s*]+{name}\s*;"
+        rf"|\busing\s+{name}\s*=\s*(?:const\s+)?([\w ]+?)\s*\*?\s*;"
     )
     found = re.search(aliases, sources.without_comments(code), re.MULTILINE)
     return next(filter(None, found.groups())) if found else kind
@@ -85,6 +89,7 @@ def unqualified(kernel: str) -> str:
     return kernel.partition("<")[0].rpartition("::")[2]
 
 
+@cache
 def parameter_names(code: str) -> dict[str, list[str]]:
     """The names of each kernel's parameters, by the kernel's name."""
     kernels = kernel_definitions(cuda_ast.parse(code))
@@ -120,10 +125,20 @@ def function_parameters(function: "Node") -> "list[tuple[str, Node]]":
 
 
 def is_pointer(declaration: "Node") -> bool:
-    """Whether a parameter is a pointer or an array."""
-    declared = cuda_ast.field(declaration, "declarator")
+    """Whether a parameter is a pointer or an array, by its type's name too."""
+    declared, kind = (cuda_ast.field(declaration, name) for name in ("declarator", "type"))
     kinds = ("pointer_declarator", "abstract_pointer_declarator", "array_declarator")
-    return declared is not None and any(node.type in kinds for node in cuda_ast.walk(declared))
+    if declared is not None and any(node.type in kinds for node in cuda_ast.walk(declared)):
+        return True
+    named = kind is not None and kind.type == "type_identifier"
+    return named and cuda_ast.node_text(kind) in _pointer_types(cuda_ast.root(declaration))
+
+
+@lru_cache(8)
+def _pointer_types(root: "Node") -> frozenset[str]:
+    """Names that a file gives to types of pointers."""
+    aliases = r"\busing\s+(\w+)\s*=[\w\s]+\*\s*;|\btypedef\s+[\w\s]+\*\s*(\w+)\s*;"
+    return frozenset("".join(found) for found in re.findall(aliases, cuda_ast.node_text(root)))
 
 
 def declared_name(declarator: "Node | None") -> str:
@@ -168,14 +183,18 @@ def _pointed_kernels(
         left = cuda_ast.field(node, "left" if node.type == "assignment_expression" else "declarator")
         right = cuda_ast.field(node, "right" if node.type == "assignment_expression" else "value")
         if right is not None and declared_name(left) == name:
-            given.append((cuda_ast.node_text(right), function))
+            given.append((cuda_ast.node_text(without_casts(right)), function))
     macros = (node for node in cuda_ast.walk(root) if node.type == "preproc_def")
     named = [node for node in macros if cuda_ast.field_text(node, "name") == name]
     given += [(cuda_ast.field_text(node, "value"), function) for node in named]
     names = [parameter for parameter, _ in function_parameters(function)]
     if name in names:
-        for arguments, around in calls(function, root):
-            given += [(cuda_ast.node_text(each), around) for each in arguments[names.index(name) :][:1]]
+        for arguments, around, _ in calls(function, root):
+            given += [(cuda_ast.node_text(without_casts(each)), around) for each in arguments[names.index(name) :][:1]]
+    taken = list(template_parameters(function))
+    if name in taken:
+        for _, around, words in calls(function, root):
+            given += [(each, around) for each in words[taken.index(name) :][:1]]
     found: list[str] = []
     for text, around in given:
         kernel = "".join(text.split()).lstrip("&").replace(",", ", ")
@@ -183,16 +202,23 @@ def _pointed_kernels(
     return list(dict.fromkeys(found))
 
 
-def calls(function: "Node", root: "Node") -> "Iterator[tuple[list[Node], Node]]":
-    """The arguments of each call of a function, and the function that calls it."""
+def without_casts(node: "Node") -> "Node":
+    """What is cast to another type, or stands in parentheses."""
+    while node.type in ("cast_expression", "parenthesized_expression"):
+        node = cuda_ast.field(node, "value") or node.named_children[0]
+    return node
+
+
+def calls(function: "Node", root: "Node") -> "Iterator[tuple[list[Node], Node, list[str]]]":
+    """The arguments of each call of a function, the function that calls it, and what its template is given."""
     declared = cuda_ast.field(function, "declarator")
     own = unqualified(cuda_ast.field_text(declared, "declarator")) if declared else ""
     for call in cuda_ast.walk(root):
         called = cuda_ast.field_text(call, "function") if call.type == "call_expression" else ""
-        listed = cuda_ast.field(call, "arguments")
-        around = cuda_ast.enclosing(call, "function_definition")
-        if own and re.split(r"\.|->", unqualified(called))[-1] == own and listed and listed.named_children and around:
-            yield [each for each in listed.named_children if each.type != "comment"], around
+        arguments, around = cuda_ast.arguments(call), cuda_ast.enclosing(call, "function_definition")
+        if own and re.split(r"\.|->", unqualified(called))[-1] == own and arguments and around:
+            given = called.partition("<")[2].rpartition(">")[0]
+            yield arguments, around, [word.strip() for word in given.split(",") if word.strip()]
 
 
 def choices(launch: LaunchSite) -> dict[str, str]:
@@ -216,12 +242,10 @@ def _written_launches(root: "Node") -> Iterator[LaunchSite]:
         if config is None:
             continue
         function = cuda_ast.enclosing(node, "function_definition")
-        listed = cuda_ast.field(node, "arguments")
-        if function is not None and listed is not None:
-            arguments = [each for each in listed.named_children if each.type != "comment"]
+        if function is not None:
             written = "".join(cuda_ast.field_text(node, "function").split()).replace(",", ", ")
-            configuration = [each for each in config.named_children if each.type != "comment"]
-            yield LaunchSite(node, configuration, _qualified_name(written, root), function, arguments)
+            kernel = _qualified_name(written, root)
+            yield LaunchSite(node, cuda_ast.items(config), kernel, function, cuda_ast.arguments(node))
 
 
 def _qualified_name(kernel: str, root: "Node") -> str:
@@ -230,6 +254,54 @@ def _qualified_name(kernel: str, root: "Node") -> str:
     found = kernel_definitions(root).get(plain)
     names = namespaces(found) if found else []
     return "::".join([*names, kernel.rpartition("::")[2] if names else kernel])
+
+
+_STORES = re.compile(r"atomic|store_matrix|__st\w\w\b")
+"""Functions that write what their first argument points to."""
+
+
+def written_names(function: "Node", root: "Node", seen: frozenset[str] = frozenset()) -> set[str]:
+    """Names of pointers that a function writes through, itself or by a function of the file that it gives them to, and of
+    those that these were made of."""
+    body = cuda_ast.field(function, "body")
+    found: set[str] = set()
+    made: list[tuple[str, set[str]]] = []
+    for node in cuda_ast.walk(body) if body else ():
+        target = cuda_ast.field(node, "left") if node.type == "assignment_expression" else None
+        if node.type == "init_declarator" and "*" in cuda_ast.node_text(node).partition("=")[0]:
+            made.append((declared_name(node), set(re.findall(r"\w+", cuda_ast.field_text(node, "value")))))
+        if node.type == "call_expression":
+            called = cuda_ast.field_text(node, "function")
+            stores = _STORES.search(called)
+            for place, given in enumerate(cuda_ast.arguments(node)):
+                if (stores and place == 0) or _writes(unqualified(called), place, root, seen):
+                    found |= _words(given)
+        elif target is not None and target.type != "identifier":
+            found |= _words(target)
+    for name, words in reversed(made):
+        found |= words if name in found else set()
+    return found
+
+
+def _words(node: "Node") -> set[str]:
+    """Names in what points to memory, but those of an index."""
+    return set(re.findall(r"\w+", cuda_ast.node_text(node).partition("[")[0]))
+
+
+def _writes(called: str, place: int, root: "Node", seen: frozenset[str]) -> bool:
+    """Whether a function of the file writes through the pointer that it gets at a place."""
+    function = None if called in seen else _functions(root).get(called)
+    parameters = function_parameters(function) if function else []
+    if function is None or place >= len(parameters) or not is_pointer(parameters[place][1]):
+        return False
+    return parameters[place][0] in written_names(function, root, seen | {called})
+
+
+@lru_cache(8)
+def _functions(root: "Node") -> "dict[str, Node]":
+    """The functions that a file defines, by name."""
+    defined = (node for node in cuda_ast.walk(root) if node.type == "function_definition")
+    return {declared_name(cuda_ast.field(node, "declarator")): node for node in defined}
 
 
 def sets_value_of_each_block(kernel: "Node", pointer: str) -> bool:

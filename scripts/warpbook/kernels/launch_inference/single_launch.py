@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -49,8 +50,6 @@ _LEAST = re.compile(
     r"-\s*\(?(?:std::numeric_limits<\w+>::)?(?:FLT_MAX|DBL_MAX|INFINITY|HUGE_VALF?|max\(\)|infinity\(\))"
 )
 """A number that every other one exceeds, as a maximum begins with."""
-_STORES = re.compile(r"atomic|store_matrix|__st\w\w\b")
-"""Functions that write what their first argument points to."""
 _HOST_FILL = re.compile(r"(?:std::)?(?:fill(?:_n)?\((\w+).*,([^,]+)\)|memset\((\w+),(?:0|0x0+)\b)")
 _HOST_MEMORY = re.compile(r"(?:\([\w*]+\))?(?:malloc\(|new\w|nullptr|NULL)")
 _ZERO = re.compile(
@@ -113,6 +112,8 @@ class LaunchInference:
         self._beside = beside
         self.is_square = False
         self.is_asked_for, self._choices = is_asked_for, choices
+        self.settled: set[int] = set()
+        """Statements whose conditions decide nothing."""
         self.is_of_path = False
         """Whether the facts that it is read for tell in which cases it is done."""
         self.fixed: dict[str, dict[str, int]] = {}
@@ -131,12 +132,15 @@ class LaunchInference:
         self._scope = HostScope(outside, taken, names, tensors)
         self._scope.reader.type_of = self._element
         self._scope.is_first_pass = first_pass
+        self._scope.squares = set(re.findall(r"\(\s*(\w+)\s*,\s*\1\b", cuda_ast.field_text(launch.function, "body")))
         for name, declaration in self._host:
             self._scope.parameter(name, declaration, self._among, choices.get(name))
         self._read_callers()
-        for name, parameter in template_parameters(launch.function).items():
+        for place, (name, parameter) in enumerate(template_parameters(launch.function).items()):
             if not parameter.is_type:
-                self._scope.template_parameter(name, parameter.default, cuda_ast.line(launch.function))
+                given = {words[place] for words in self._template_words if place < len(words)}
+                value = given.pop() if len(given) == 1 else parameter.default
+                self._scope.template_parameter(name, value, cuda_ast.line(launch.function))
         body = cuda_ast.field(launch.function, "body")
         if body is not None:
             self._scope.read_until(body, launch.node)
@@ -150,7 +154,7 @@ class LaunchInference:
     def with_sibling_extents(self, extents: Mapping[str, str]) -> "LaunchInference":
         """It, among launches that get extents by these names of the host's."""
         made = self._again(extents)
-        made.is_of_path = self.is_of_path
+        made.is_of_path, made.settled = self.is_of_path, self.settled
         return made
 
     def _again(self, beside: Mapping[str, str], first_pass: bool = False) -> "LaunchInference":
@@ -164,11 +168,16 @@ class LaunchInference:
         unread = {
             name: place
             for place, (name, _) in enumerate(self._host)
-            if isinstance(known.get(name), UnreadableExpression) or types[place] == "dim3"
+            if (isinstance(known.get(name), UnreadableExpression) or types[place] == "dim3")
+            and not self.names.find_extent(f"{name}_x")
         }
         given: dict[str, list[Known]] = {name: [] for name in unread}
-        for arguments, around in launch_sites.calls(self._launch.function, self._root) if unread else ():
-            if len(arguments) < len(self._host) or not self._gives_kernel(arguments, around):
+        self._template_words: list[list[str]] = []
+        for arguments, around, words in launch_sites.calls(self._launch.function, self._root):
+            if len(arguments) < len(self._host) or not self._gives_kernel(arguments):
+                continue
+            self._template_words.append(words)
+            if not unread:
                 continue
             pairs = zip(self._host, arguments, strict=False)
             named = {cuda_ast.node_text(each): known.get(name) for (name, _), each in pairs if name in known}
@@ -191,11 +200,18 @@ class LaunchInference:
             name: values[0] for name, values in given.items() if values and values.count(values[0]) == len(values)
         }
 
-    def _gives_kernel(self, arguments: "list[Node]", around: "Node") -> bool:
+    def given_together(self, kernels: list[str]) -> list[list[str]]:
+        """Those of some kernels that each caller of the host's function gives it, where one gives several."""
+        calls = [arguments for arguments, _, _ in launch_sites.calls(self._launch.function, self._root)]
+        given = [{word for each in call for word in re.findall(r"\w+", cuda_ast.node_text(each))} for call in calls]
+        rows = [[kernel for kernel in kernels if launch_sites.unqualified(kernel) in words] for words in given]
+        return [row for row in rows if row] if any(len(row) > 1 for row in rows) else []
+
+    def _gives_kernel(self, arguments: "list[Node]") -> bool:
         """Whether a call of the host's function gives it the kernel of this launch, or no kernel."""
         pointer = cuda_ast.field_text(self._launch.node, "function")
         places = [place for place, (name, _) in enumerate(self._host) if name == pointer]
-        return all(self._launch.plain in cuda_ast.node_text(arguments[place]) for place in places)
+        return all(re.search(rf"\b{self._launch.plain}\b", cuda_ast.node_text(arguments[place])) for place in places)
 
     @property
     def is_complete(self) -> bool:
@@ -218,7 +234,8 @@ class LaunchInference:
         facts = self.facts(self._arrays())
         self._check_unconditional()
         limits = self.limits(facts, facts)
-        flat = self.of_one_row(self.lengths) if self.untold({**facts, **limits}) else None
+        known = UNKNOWN not in facts["arguments"]  # else what is not known may be the rows
+        flat = self.of_one_row(self.lengths) if known and self.untold({**facts, **limits}) else None
         if flat:
             return flat.infer()
         facts |= self._copied | ({"limits": limits} if limits else {})
@@ -226,12 +243,12 @@ class LaunchInference:
         facts = self._with_copies(self._with_sum(facts))
         if self._reasons:
             if self._leaves_partial_sums and not self._scope.is_first_pass:
-                facts = self._first_pass() or facts
+                facts = self.first_pass() or facts
             raise UnreadableLaunch(f"{'; '.join(self._reasons)} (launch in line {self.line})", facts)
         self.require_extents({**facts, **limits})
         return InferredLaunch(facts, self.line, tuple(self._scope.notes.values()))
 
-    def _first_pass(self) -> dict[str, Any]:
+    def first_pass(self) -> dict[str, Any]:
         """The facts of the first pass of a loop of which each adds up what the one before left, and of the sum of what it
         leaves; none where they are not known."""
         one = self._again(self._beside, first_pass=True)
@@ -281,15 +298,14 @@ class LaunchInference:
 
     def _pointer(self, node: "Node") -> tuple[str, "Node | None"]:
         """The variable that a pointer begins at, and what is added to it, if anything; no name for what is none."""
-        while node.type in ("cast_expression", "parenthesized_expression"):
-            node = cuda_ast.field(node, "value") or node.named_children[0]
+        node = launch_sites.without_casts(node)
         if node.type == "conditional_expression":  # bias.defined() ? bias.data_ptr<float>() : nullptr
             chosen, other = node.named_children[-2:]
             return self._pointer(chosen) if cuda_ast.node_text(other) in ("nullptr", "NULL", "0") else ("", None)
         called = cuda_ast.field_text(node, "function") if node.type == "call_expression" else ""
         if called.startswith(_CASTS) or called.endswith("raw_pointer_cast"):
-            listed = cuda_ast.field(node, "arguments")
-            return self._pointer(listed.named_children[0]) if listed and listed.named_children else ("", None)
+            given = cuda_ast.arguments(node)
+            return self._pointer(given[0]) if given else ("", None)
         if node.type == "binary_expression" and cuda_ast.field_text(node, "operator") == "+":
             left, right = node.named_children[0], node.named_children[-1]
             name, further = self._pointer(left)
@@ -374,21 +390,21 @@ class LaunchInference:
         """Bytes that the host allocates for a pointer; empty where it allocates none or their number is unknown."""
         body = cuda_ast.field(self._launch.function, "body")
         for node in cuda_ast.walk(body) if body else ():
-            function, listed = cuda_ast.field(node, "function"), cuda_ast.field(node, "arguments")
-            if node.type != "call_expression" or not listed or not listed.named_children:
+            given = cuda_ast.arguments(node) if node.type == "call_expression" else []
+            if not given:
                 continue
-            name, first = cuda_ast.node_text(function).partition("<")[0], cuda_ast.node_text(listed.named_children[0])
+            name, first = cuda_ast.field_text(node, "function").partition("<")[0], cuda_ast.node_text(given[0])
             sizes: list[Node] = []
             if _MADE.fullmatch(name) and node.parent is not None and declared_name(node.parent) == variable:
                 count = self.names.count_of_array(self.names.find_array(first)) if name.endswith("_like") else ""
-                shape = next((each for each in cuda_ast.walk(listed) if each.type == "initializer_list"), None)
+                shape = next((each for each in cuda_ast.walk(node) if each.type == "initializer_list"), None)
                 sizes = shape.named_children if shape and not count else []
                 if count or not sizes:
                     return f"4 * {count}" if count else ""
             elif name in _ALLOCATIONS and re.search(rf"&\s*{re.escape(variable)}$", first):
-                sizes = listed.named_children[1:2] or listed.named_children
+                sizes = given[1:2] or given
             elif name.startswith("cudaMemset") and first == variable:
-                sizes = listed.named_children[2:3]
+                sizes = given[2:3]
             if sizes:
                 try:
                     texts = [self._scope.reader.whole(each).text for each in sizes]
@@ -410,7 +426,7 @@ class LaunchInference:
             if node.type == "call_expression" and (copied := _FILL.match(text)):
                 if "cudaMemset" in copied[0]:
                     yield node.start_byte, copied[1], 0
-                elif "HostToDevice" in text:
+                elif "HostToDevice" in text or "cudaMemcpyDefault" in text:
                     values = held.get(copied[2], {None})
                     yield node.start_byte, copied[1], next(iter(values)) if len(values) == 1 else None
             elif node.type == "call_expression" and (filled := _HOST_FILL.match(text)):
@@ -430,37 +446,35 @@ class LaunchInference:
         if not added and any(self.names.taken_number(name) == 0 for name, _ in self.parameters):
             self._scope.notes["beta"] = f"beta for 0, {self.names.output} for zeros"
             return True
-        places = [place for place in self.pointer_places if place < len(self.pointers)]
-        outputs = {self.pointers[place][0] for place in places if self._arrays_found.get(place) == self.names.output}
+        given = [place for place, array in self._arrays_found.items() if array == self.names.output]
+        outputs = {self.pointers[place][0] for place in given}
         lines = [name for _, name, _ in self.fills() if name in outputs]
+        adds = all((self._is_of_caller(place) or self._is_vector(place)) and self._uses(place) for place in given)
         if lines:
             self._scope.notes[f"filled {lines[0]}"] = f"{lines[0]}, which the host fills before, for zeros"
-        given = [place for place in places if self._arrays_found.get(place) == self.names.output]
-        if (
-            not lines
-            and given
-            and all(self._is_of_caller(place) and self._uses(place) for place in given)
-            and all(_is_added_to(node) for place in given for node in self._uses(place))
-        ):
+        elif given and adds and all(_is_added_to(node) for place in given for node in self._uses(place)):
             name = self.pointers[given[0]][0]
-            self._scope.notes[f"added to {name}"] = f"{name}, which its caller gives and the kernel adds to, for zeros"
-            return True
-        return bool(lines)
+            whose = "its caller gives" if self._is_of_caller(given[0]) else "is a vector of the host's"
+            self._scope.notes[f"added to {name}"] = f"{name}, which {whose} and the kernel adds to, for zeros"
+        else:
+            return False
+        return True
+
+    def _is_vector(self, place: int) -> bool:
+        """Whether a launch gives the memory of an object, which sets its elements as it is made."""
+        given = cuda_ast.node_text(self._launch.arguments[place])
+        return bool(re.search(r"\.data\(\)|raw_pointer_cast\(", given))
 
     def _is_of_caller(self, place: int) -> bool:
         """Whether the host's function gets what it gives at a place from callers, each of which fills it first or is in
         another file."""
-        function, given = self.function_name, [name for name, _ in self._host]
-        if self.pointers[place][0] not in given:
+        variable, taken = self.pointers[place][0], [name for name, _ in self._host]
+        if variable not in taken:
             return False
-        for node in cuda_ast.walk(self._root):
-            listed = cuda_ast.field(node, "arguments")
-            if node.type != "call_expression" or cuda_ast.field_text(node, "function") != function or not listed:
-                continue
-            before = cuda_ast.node_text(cuda_ast.enclosing(node, "function_definition")).partition(f"{function}(")[0]
-            arguments = [each for each in listed.named_children if each.type != "comment"]
-            argument = arguments[given.index(self.pointers[place][0])] if len(arguments) == len(given) else node
-            name = re.escape(next(iter(re.findall(r"\w+", cuda_ast.node_text(argument))), ""))
+        for arguments, around, _ in launch_sites.calls(self._launch.function, self._root):
+            before = (around.text or b"")[: arguments[0].start_byte - around.start_byte].decode()
+            given = arguments[taken.index(variable)] if len(arguments) == len(taken) else around
+            name = re.escape(next(iter(re.findall(r"\w+", cuda_ast.node_text(given))), ""))
             if not re.search(rf"cudaMem(?:set|cpy)\w*\s*\(\s*{name}\b|device_vector\s*<[^>]*>\s*{name}\b", before):
                 return False
         return True
@@ -479,12 +493,18 @@ class LaunchInference:
                 taken[name] = extent
         taken |= {given[parameter]: extent for parameter, extent in self._by_index.items() if parameter in given}
         taken |= {name: "1" for name in given.values() if self.names.is_further_batch(name, taken)}
+        by_extent = {
+            extent: name for parameter, name in given.items() if (extent := self.names.find_extent(parameter, among))
+        }
+        if self.names.is_product and set(by_extent) == set(self.names.base) and len({*by_extent.values()}) == 1:
+            taken |= dict.fromkeys(by_extent.values(), self.names.base[0])  # one number for all three
+            self.is_square = True
         sides = [(declared, node) for name, declared, node in numbers if self.names.taken_number(name) is None]
         if (self.names.is_product or len(self.names.base) == 1) and len(sides) == 1:
             # A kernel that gets one number is for square matrices, or for as many values.
             declared, node = sides[0]
             name = cuda_ast.node_text(node)
-            if re.fullmatch(r"\w+", name) and cpp.is_whole(cuda_ast.field_text(declared, "type")):
+            if re.fullmatch(r"\w+(?:(?:\.|->)\w+)?", name) and cpp.is_whole(cuda_ast.field_text(declared, "type")):
                 taken[name] = taken.get(name) or self.names.base[0]
                 self.is_square = self.names.is_product
         return taken
@@ -495,13 +515,18 @@ class LaunchInference:
         as is k, those of `b` and `c` n; in a problem of rows, of one matrix, columns; W of the one image that a kernel with
         two numbers gets. Empty where that is not told."""
         numbers = [name for name, declaration in self.parameters if not is_pointer(declaration)]
-        image = {"H", "W"} <= set(self.names.base) and len(numbers) == 2
+        image = {"H", "W"} <= set(self.names.base)
+        if image and len(numbers) == 3:  # one of them is of the kernel
+            numbers = [name for name in numbers if self.names.find_extent(name, numbers) != "K"]
+        image &= len(numbers) == 2
+        body = cuda_ast.field_text(self._kernel, "body")
         if len(numbers) > len(self.names.base):  # factors and sizes of tiles are among them
-            numbers = [name for name in numbers if self.names.find_extent(name, numbers)]
+            named = [name for name in numbers if self.names.find_extent(name, numbers)]
+            used = [name for name in numbers if self._names_in_code(name)]
+            numbers = used if len(named) < len(self.names.base) == len(used) else named
         if not image and (not self.names.has_matrices or len(self.names.base) != len(self.names.arrays)):
             return {}
         pointers = {array: self.parameters[place][0] for place, array in self._roles().items() if array}
-        body = cuda_ast.field_text(self._kernel, "body")
         pitches: list[set[str]] = []
         for array in self.names.arrays:
             name = re.escape(pointers.get(array, ""))
@@ -713,18 +738,26 @@ class LaunchInference:
         return (made | ({"scratch": scratch} if scratch else {})) if fills else facts
 
     def _longer_bytes(self, array: str, place: int, facts: dict[str, Any]) -> str | int:
-        """Bytes of the host's memory for an input where they are more than it has, as of whole tiles; else empty."""
+        """Bytes of the host's memory for an array where they are more than it has, as of whole tiles; else empty. Raises
+        UnreadableLaunch where there are several values for each, as of an image of three colours."""
         reasons, variable = list(self._reasons), self.pointers[place][0]
-        size = self.allocated_bytes(variable)
+        size, count = self.allocated_bytes(variable), self.names.count_of_array(array)
         self._reasons[:] = reasons
-        usual = f"{cpp.BYTES.get(self._host_type(variable), 4)} * ({self.names.count_of_array(array)})"
-        limits = facts.get("limits", {})
+        kind, limits = cpp.BYTES.get(self._host_type(variable)), facts.get("limits", {})
+        if not size or count == "1":
+            return ""
+        ratios: list[Fraction] = []
         with suppress(ValueError):
             for sample in (1000, 1024, 1237):
-                known = {name: limits.get(name, {}).get("is", sample) for name in self.names.base}
-                if size and expressions.evaluate(size, known) > expressions.evaluate(usual, known):
-                    return size
-        return ""
+                fixed = {name: limits[name]["is"] for name in self.names.base if "is" in limits.get(name, {})}
+                one = next((value for name, value in fixed.items() if name in limits.get("equal", ())), sample)
+                known = dict.fromkeys(self.names.base, sample) | dict.fromkeys(limits.get("equal", ()), one) | fixed
+                usual = (kind or 4) * expressions.evaluate(count, known)
+                ratios.append(Fraction(expressions.evaluate(size, known), usual))
+        if kind and len(ratios) > 2 and len({*ratios}) == 1 and ratios[0] > 1 and ratios[0].denominator == 1:
+            words = f"`{variable}` holds {ratios[0]} values for each of {array}: the kernel computes something else"
+            raise UnreadableLaunch(f"{words} (launch in line {self.line})", is_final=True)
+        return size if any(ratio > 1 for ratio in ratios) else ""
 
     def _host_adds_up(self, variable: str) -> bool:
         """Whether the host copies a device's array back and adds up what it copied, there or in a function of the file."""
@@ -783,11 +816,10 @@ class LaunchInference:
     def _symbols(self) -> dict[str, int]:
         """The variables in constant memory that the host copies to, and the line of each copy."""
         return {
-            cuda_ast.node_text(listed.named_children[0]).lstrip("&"): cuda_ast.line(node)
+            cuda_ast.node_text(given[0]).lstrip("&"): cuda_ast.line(node)
             for node in reversed(list(cuda_ast.walk(self._root)))
             if cuda_ast.field_text(node, "function") == "cudaMemcpyToSymbol"
-            and (listed := cuda_ast.field(node, "arguments"))
-            and len(listed.named_children) in (3, 5)
+            and len(given := cuda_ast.arguments(node)) in (3, 5)
         }
 
     def _names_in_code(self, name: str) -> bool:
@@ -859,24 +891,7 @@ class LaunchInference:
     @cached_property
     def _written(self) -> set[str]:
         """Names of pointers that the kernel writes through, and of those that these were made of."""
-        body = cuda_ast.field(self._kernel, "body")
-        found: set[str] = set()
-        made: list[tuple[str, set[str]]] = []
-        for node in cuda_ast.walk(body) if body else ():
-            target = cuda_ast.field(node, "left") if node.type == "assignment_expression" else None
-            if node.type == "init_declarator" and "*" in cuda_ast.node_text(node).partition("=")[0]:
-                value = cuda_ast.field_text(node, "value")
-                made.append((declared_name(node), set(re.findall(r"\w+", value))))
-            if node.type == "call_expression" and _STORES.search(cuda_ast.field_text(node, "function")):
-                listed = cuda_ast.field(node, "arguments")
-                target = listed.named_children[0] if listed and listed.named_children else None
-            if target is not None and target.type != "identifier":
-                found |= set(re.findall(r"\w+", cuda_ast.node_text(target).partition("[")[0]))
-            elif target is not None and node.type == "call_expression":
-                found.add(cuda_ast.node_text(target))
-        for name, words in reversed(made):
-            found |= words if name in found else set()
-        return found
+        return launch_sites.written_names(self._kernel, self._root)
 
     def _template_arguments(self, kernel: str) -> str:
         """A kernel's name, what its template is given in numbers; types that the compiler deduces are those of the
@@ -913,7 +928,14 @@ class LaunchInference:
         """What decides whether the host reaches it. Where its kernel is asked for, a choice that no extent decides is
         made."""
         conditions = [*self._scope.conditions, *self._asserted]
-        return tuple(one for one in conditions if not (self.is_asked_for and self._is_choice(one)))
+        asked = [one for one in conditions if one.statement not in self.settled]
+        return tuple(one for one in asked if not (self.is_asked_for and self._is_choice(one)))
+
+    def launches_as(self, other: "LaunchInference") -> bool:
+        """Whether another launch is the same but for its stream."""
+        shapes = [[*map(cuda_ast.node_text, one._launch.configuration[:3]), "0"][:3] for one in (self, other)]
+        given = [list(map(cuda_ast.node_text, one._launch.arguments)) for one in (self, other)]
+        return self.kernel == other.kernel and shapes[0] == shapes[1] and given[0] == given[1]
 
     @cached_property
     def _asserted(self) -> list[Condition]:
@@ -931,13 +953,9 @@ class LaunchInference:
         for statement in body.named_children if body else ():
             asserted = first_argument(statement) if ASSERTS.match(cuda_ast.node_text(statement)) else None
             with suppress(UnreadableExpression):
-                truth = reader.truth(asserted) if asserted is not None else cpp.number(1)
-                if asserted is not None and not truth.constant:
-                    found.append(
-                        Condition(
-                            statement.start_byte, "on", truth, cuda_ast.node_text(asserted), cuda_ast.line(statement)
-                        )
-                    )
+                if asserted is not None and not (truth := reader.truth(asserted)).constant:
+                    words, line = cuda_ast.node_text(asserted), cuda_ast.line(statement)
+                    found.append(Condition(statement.start_byte, "on", truth, words, line))
         return found
 
     def _is_choice(self, condition: Condition) -> bool:
@@ -969,6 +987,11 @@ class LaunchInference:
         if any(one == UNKNOWN and cpp.is_whole(cuda_ast.field_text(declared, "type")) for (_, declared), one in pairs):
             single = []  # a number that is not known may be one of them
         limits = {name: {"is": 1} for name in single} | limits
+        if all(one.truth and one.truth.constant for one in self.conditions):
+            for extent in facts["grid"]:  # `n / 256` has no block where n is less
+                rounded = re.fullmatch(r"(\w+) // (\d+)", str(extent))
+                if rounded and rounded[1] in set(self.names.base) - limits.keys():
+                    limits[rounded[1]] = {"at_least": int(rounded[2])}
         # One number of the file's, and none that the kernel gets: it is for square matrices of that size.
         numbers = any(not is_pointer(declaration) for _, declaration in self.parameters)
         if self.names.has_matrices and len(limits) == 1 < len(self.names.base) and not numbers:
@@ -1000,27 +1023,21 @@ class LaunchInference:
         body, host = (cuda_ast.field_text(one, "body") for one in (self._kernel, self._launch.function))
         # Of other problems, what it counts to or multiplies with: a tile in shared memory may be called SIZE.
         own = set(re.findall(r"\w+" if self.names.batch else r"\w+(?=\s*\*)|(?<=[*<=])\w+|(?<=[*<=] )\w+", body))
+        # The kernel names the number that it gets under another name: it is for that number alone.
+        given = own & self._outside.known.keys() & set(map(cuda_ast.node_text, self._launch.arguments))
+        given -= {name for name, _ in self.parameters}
         bounds: dict[str, Any] = {}
         known = {*self._outside.known, *self._scope.known} - self._scope.renamed
         for name in sorted(known & {*own, *re.findall(r"\w+", f"{body} {host}")}):
-            extent = self.names.find_extent(name)
+            extent = (name in given and self._taken.get(name)) or self.names.find_extent(name)
             has_own = name in own & self._outside.known.keys() and extent not in {*told, self.names.batch}
-            if extent not in self.names.base or (extent in named and not has_own):
+            if extent not in self.names.base or (extent in named and not has_own and name not in given):
                 continue
-            if (value := self._whole_number(name)) is not None:
-                bounds[extent] = {"is": value}
-                self._scope.notes[name] = f"{name}, {value}, for the one {extent} that it is for"
+            node = cpp.parse_expression(name)
+            of_file = cpp.ExpressionReader(lambda each, line: self._outside.known.get(each))
+            with suppress(UnreadableExpression):
+                value = fact_value((of_file if name in given else self._scope.reader).whole(node).text) if node else ""
+                if isinstance(value, int):
+                    bounds[extent] = {"is": value}
+                    self._scope.notes[name] = f"{name}, {value}, for the one {extent} that it is for"
         return bounds
-
-    def _whole_number(self, name: str) -> int | None:
-        """The whole number that a name of the host's stands for; None where it stands for none."""
-        try:
-            value = fact_value(self._scope.reader.whole(self._find_node(name)).text)
-        except UnreadableExpression:
-            return None
-        return value if isinstance(value, int) else None
-
-    def _find_node(self, name: str) -> "Node":
-        node = cpp.parse_expression(name)
-        assert node is not None
-        return node

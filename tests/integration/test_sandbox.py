@@ -1,5 +1,6 @@
 """What a variant's code can do to the machine and to its verdict while it is checked, seen from outside."""
 
+import os
 import re
 import socket
 import subprocess
@@ -45,6 +46,18 @@ def test_a_folder_that_is_a_link_among_the_system_s_can_be_named_as_readable():
     link = next(path for path in Path("/usr").glob("*/*") if path.is_symlink() and path.is_dir())
     done = subprocess.run(sandbox.wrap(["ls", link], readable=[link]), capture_output=True, text=True, env={})
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@needs_sandbox
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root owns files of /proc")
+def test_nothing_of_the_machine_s_settings_can_be_written_where_root_runs_a_variant():
+    attempt = [
+        "sh",
+        "-c",
+        "find /proc -writable -type f -not -path '/proc/[0-9]*'; true >> /proc/sys/kernel/core_pattern",
+    ]
+    done = subprocess.run(sandbox.wrap(attempt), capture_output=True, text=True, env={})
+    assert (done.stdout, done.returncode != 0) == ("", True), done.stdout[:200]
 
 
 @either

@@ -131,7 +131,8 @@ def wrap(
         words += ["--size", str(SCRATCH_BYTES), "--tmpfs", memory]
     for device in sorted(Path("/dev").glob("nvidia*")) if gpu else []:
         words += ["--dev-bind", str(device), str(device)]
-    words += ["--remount-ro", "/dev"]
+    # Root is root inside too, for the files that it owns: /proc/sys sets what the machine runs when a process crashes.
+    words += ["--remount-ro", "/proc", "--remount-ro", "/dev"]
     for name in (*_SYSTEM, *(_OF_A_GPU if gpu else ())):
         words += ["--ro-bind-try", name, name]
     for name in _LINKED:

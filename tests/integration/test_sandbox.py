@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from warpbook.common.errors import UserError
+from warpbook.common.files import LIBRARY
 from warpbook.harness import sandbox
 from warpbook.harness.attacks import attack_registry
 from warpbook.harness.emulator import emulation
@@ -76,6 +77,22 @@ def test_a_kernel_that_calls_system_reaches_no_file_outside(setting, tmp_path):
     assert mark.exists() == (setting == "none")
     assert (kernels / "mine.cu").exists() == (setting == "auto")
     assert rows
+
+
+def test_no_file_of_a_notebook_folder_takes_the_place_of_a_package(cpu_variant, tmp_path, monkeypatch):
+    program, notebook, kernels = LIBRARY / "scripts" / "new.py", tmp_path / "notebook", tmp_path / "kernels"
+    subprocess.run(
+        [sys.executable, program, "notebook", notebook, "--problem", "gemm"], check=True, capture_output=True
+    )
+    (notebook / "numpy.py").write_text("open('mark', 'w')\nraise SystemExit(1)\n")
+    kernels.mkdir()
+    (kernels / "mine.py").write_text(cpu_variant(RIGHT).launcher.read_text())
+    monkeypatch.chdir(notebook)
+    assert all(row["ok"] for row in checked(kernels, "none"))
+    command = ["-P", "-c", "from warpbook.command_line import app; app()", "check", "--dry-run"]
+    environment = {**os.environ, "PYTHONPATH": str(LIBRARY / "scripts")}
+    done = subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True)
+    assert (done.returncode, (notebook / "mark").exists()) == (0, False), done.stderr
 
 
 REACHES = """

@@ -243,7 +243,7 @@ class VariantProcess:
         how = self._how
         command = [
             sys.executable,
-            "-m",
+            "-Pm",  # nothing of the folder that this runs in takes the place of a package
             worker.__name__,
             str(other.fileno()),
             how,
@@ -261,9 +261,9 @@ class VariantProcess:
             compiled = self.library or emulation.compile_host(self._variant, self._folder, self._sandboxed, self._races)
             self.library = compiled
             if self._variant.course:
-                command = [sys.executable, "-m", ece408_worker.__name__, str(other.fileno())]
+                command = [sys.executable, "-Pm", ece408_worker.__name__, str(other.fileno())]
             elif recorded_launches.can_be_recorded(self._variant):
-                command = [sys.executable, "-m", emulated_worker.__name__, str(other.fileno())]
+                command = [sys.executable, "-Pm", emulated_worker.__name__, str(other.fileno())]
             command.append(str(compiled))
             readable = [source, self._folder]
             extra = {} if self._races else emulation.sanitizer_environment()

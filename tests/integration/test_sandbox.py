@@ -95,6 +95,11 @@ def test_no_file_of_a_notebook_folder_takes_the_place_of_a_package(cpu_variant, 
     assert (done.returncode, (notebook / "mark").exists()) == (0, False), done.stderr
 
 
+def test_the_begin_of_a_long_reason_is_told(cpu_variant, tmp_path):
+    cpu_variant("raise ValueError('long' * 10**6)")
+    assert "ValueError: longlong" in failure(checked(tmp_path, "none"))["reason"]
+
+
 REACHES = """
 import glob, os, socket
 

@@ -84,8 +84,9 @@ def _target(name: str, context: typer.Context, cores: str, changes: list[str], *
         _fail(f"--config {wrong}: say KEY=VALUE, as gpu=none")
     passed = [word for word in context.args if word not in more]
     configuration = ["--config", *named] if named else []
+    # -P: no file of this folder takes the place of a package.
     snakefile = ["--snakefile", str(_library() / "Snakefile")]
-    _execute("-m", "snakemake", *snakefile, "--cores", cores, name, *passed, *configuration)
+    _execute("-Pm", "snakemake", *snakefile, "--cores", cores, name, *passed, *configuration)
 
 
 def _print_version(wanted: bool) -> None:

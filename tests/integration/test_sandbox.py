@@ -1,5 +1,6 @@
 """What a variant's code can do to the machine and to its verdict while it is checked, seen from outside."""
 
+import os
 import re
 import socket
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from warpbook.common.errors import UserError
+from warpbook.common.files import LIBRARY
 from warpbook.harness import sandbox
 from warpbook.harness.attacks import attack_registry
 from warpbook.harness.emulator import emulation
@@ -47,6 +49,15 @@ def test_a_folder_that_is_a_link_among_the_system_s_can_be_named_as_readable():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@needs_sandbox
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root owns files of /proc")
+@pytest.mark.parametrize("gpu", [False, True])
+def test_nothing_of_the_machine_s_settings_can_be_written_where_root_runs_a_variant(gpu):
+    attempt = ["sh", "-c", "find /proc/sys -writable -type f; true >> /proc/sys/kernel/core_pattern"]
+    done = subprocess.run(sandbox.wrap(attempt, gpu=gpu), capture_output=True, text=True, env={})
+    assert (done.stdout, done.returncode != 0) == ("", True), done.stdout[:200]
+
+
 @either
 @needs_compiler
 def test_a_kernel_that_calls_system_reaches_no_file_outside(setting, tmp_path):
@@ -63,6 +74,27 @@ def test_a_kernel_that_calls_system_reaches_no_file_outside(setting, tmp_path):
     assert mark.exists() == (setting == "none")
     assert (kernels / "mine.cu").exists() == (setting == "auto")
     assert rows
+
+
+def test_no_file_of_a_notebook_folder_takes_the_place_of_a_package(cpu_variant, tmp_path, monkeypatch):
+    program, notebook, kernels = LIBRARY / "scripts" / "new.py", tmp_path / "notebook", tmp_path / "kernels"
+    subprocess.run(
+        [sys.executable, program, "notebook", notebook, "--problem", "gemm"], check=True, capture_output=True
+    )
+    (notebook / "numpy.py").write_text("open('mark', 'w')\nraise SystemExit(1)\n")
+    kernels.mkdir()
+    (kernels / "mine.py").write_text(cpu_variant(RIGHT).launcher.read_text())
+    monkeypatch.chdir(notebook)
+    assert all(row["ok"] for row in checked(kernels, "none"))
+    command = ["-P", "-c", "from warpbook.command_line import app; app()", "check", "--dry-run"]
+    environment = {**os.environ, "PYTHONPATH": str(LIBRARY / "scripts")}
+    done = subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True)
+    assert (done.returncode, (notebook / "mark").exists()) == (0, False), done.stderr
+
+
+def test_the_begin_of_a_long_reason_is_told(cpu_variant, tmp_path):
+    cpu_variant("raise ValueError('long' * 10**6)")
+    assert "ValueError: longlong" in failure(checked(tmp_path, "none"))["reason"]
 
 
 REACHES = """

@@ -16,7 +16,7 @@ import measure_pairs
 import measure_variant
 from policies import MEASURING, QUICK
 from warpbook.common.supervision import VariantFailure, processor_time
-from warpbook.harness import timed_variant, timing
+from warpbook.harness import timed_variant, timing, variant_process
 from warpbook.harness.bench import CPU_CHUNK, CpuBench
 from warpbook.harness.timed_variant import TimedVariant
 from warpbook.harness.variant_process import VariantProcess
@@ -243,17 +243,29 @@ import ctypes, signal
 signal.signal(signal.SIGCONT, lambda *_: None)
 timer, event = ctypes.c_void_p(), (ctypes.c_long * 8)(0, signal.SIGCONT)
 every = (ctypes.c_long * 4)(0, 300_000_000, 0, 300_000_000)
-ctypes.CDLL(None).timer_create(1, event, ctypes.byref(timer))
+refused = ctypes.CDLL(None).timer_create(1, event, ctypes.byref(timer))
 ctypes.CDLL(None).timer_settime(timer, 0, every, None)
 """
 
 
-def test_one_that_wakes_itself_while_it_is_to_stand_still_is_refused(cpu_variant):
-    """Linux sends a timer's signal, SIGCONT too, to a process that stands."""
+def test_a_variant_that_is_timed_has_no_timer_to_wake_it(cpu_variant):
+    one = TimedVariant(
+        CpuBench(), cpu_variant(RIGHT, before=f"{WAKING}assert not refused, 'no timer'"), sandboxed=False
+    )
+    with pytest.raises(VariantFailure, match="no timer"):
+        one.arrange(LAYER.at(3))
+    one.close()
+
+
+def test_one_that_wakes_itself_while_it_is_to_stand_still_is_refused(cpu_variant, monkeypatch):
+    """Linux sends a timer's signal, SIGCONT too, to a process that stands. Until it is refused, what it worked counts."""
+    monkeypatch.setattr(variant_process, "lower_limit", lambda *_: None)
     spinning = (
         "import sys, threading\ndef spin():\n    while True: pass\nthreading.Thread(target=spin, daemon=True).start()"
     )
     variant = cpu_variant(RIGHT, before=spinning + WAKING)
+
+    judged_ms = []
 
     def refused_for() -> str:
         one = TimedVariant(CpuBench(), variant, sandboxed=False)
@@ -261,7 +273,9 @@ def test_one_that_wakes_itself_while_it_is_to_stand_still_is_refused(cpu_variant
             take = one.arrange(LAYER.at(3))["hot", "op"]
             for _ in range(5):
                 time.sleep(0.35)
+                began = time.perf_counter()
                 take()
+                judged_ms.append((one._asked_ms, (time.perf_counter() - began) * 1e3))
         except VariantFailure as failure:
             return str(failure)
         finally:
@@ -270,6 +284,7 @@ def test_one_that_wakes_itself_while_it_is_to_stand_still_is_refused(cpu_variant
 
     # Woken before it stands, it is refused for that, which is by chance.
     assert any("works while it is to stand still" in refused_for() for _ in range(3))
+    assert any(judged > passed for judged, passed in judged_ms)
 
 
 def test_a_fault_of_the_machine_in_the_harness_s_own_calls_is_a_row(cpu_variant, monkeypatch):

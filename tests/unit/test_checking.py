@@ -218,11 +218,12 @@ def test_more_calls_find_what_plain_inputs_or_a_later_call_show(cpu_variant):
             "",
         ),
         ("y[...] = convolve(x, w) + (x == x[0, 0, 0, 0]).all()", "all of x is 0"),
+        (f"if not x.any(): raise VariantFailure('launch_failed', 'it fails')\n{RIGHT}", "it fails"),
         ("y[...] = np.minimum(convolve(x, w), 1e7)", "all of x is 1048576"),
         ("y[...] = np.maximum(convolve(x, w), -1e7)", "all of x is -1048576"),
         ("kept.append(1)\ny[...] = convolve(x, w) if len(kept) < 8 else 0", "call 8 after one preparation"),
     ]:
-        variant = cpu_variant(body, before="kept = []")
+        variant = cpu_variant(body, before="kept = []\nfrom warpbook.common.supervision import VariantFailure")
         assert checking.check_case(CpuBench(), variant, LAYER.at(2))[-1]["ok"]
         rows = checking.check_case(CpuBench(), variant, LAYER.at(2), more=True)
         assert sorted(row["test"] for row in rows) == ["integers", "reals"]

@@ -176,7 +176,7 @@ def test_a_target_is_snakemake_s_under_the_library_s_snakefile(typed):
         (["report", "--config", "a=1", "b=2", "-n"], ["report", "-n", "--config", "a=1", "b=2"]),
         (["submission", "x", "--study", "sp25"], ["submission", "--config", "path=x", "study=sp25"]),
     ]:
-        snakemake = ["-m", "snakemake", "--snakefile", str(LIBRARY / "Snakefile"), "--cores", "all"]
+        snakemake = ["-Pm", "snakemake", "--snakefile", str(LIBRARY / "Snakefile"), "--cores", "all"]
         assert typed(*words) == snakemake + command
 
 

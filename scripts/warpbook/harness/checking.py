@@ -589,7 +589,7 @@ def check_case(
                 if not rows[-1]["ok"] or enough():
                     break
     except VariantFailure as failure:
-        rows.append(row(test, ok=False, **failure.columns))
+        rows = [*(one for one in rows if one["test"] != test), row(test, ok=False, **failure.columns)]
         rows[-1]["reason"] = _with_array(rows[-1]["reason"], variant, case)
     if rows[-1]["ok"] or not isinstance(bench, benches.CpuBench):
         return rows

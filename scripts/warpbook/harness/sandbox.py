@@ -131,6 +131,9 @@ def wrap(
         words += ["--size", str(SCRATCH_BYTES), "--tmpfs", memory]
     for device in sorted(Path("/dev").glob("nvidia*")) if gpu else []:
         words += ["--dev-bind", str(device), str(device)]
+    # Root is root inside too, for the files that it owns: /proc/sys sets what the machine runs when a process crashes.
+    # What CUDA's driver may write elsewhere in /proc stays.
+    words += ["--ro-bind", "/proc/sys", "/proc/sys"] if gpu else ["--remount-ro", "/proc"]
     words += ["--remount-ro", "/dev"]
     for name in (*_SYSTEM, *(_OF_A_GPU if gpu else ())):
         words += ["--ro-bind-try", name, name]

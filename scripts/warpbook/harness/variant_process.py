@@ -5,6 +5,7 @@ import contextlib
 import json
 import math
 import os
+import resource
 import secrets
 import signal
 import socket
@@ -28,6 +29,7 @@ from warpbook.common.supervision import (
     descendants,
     end_with_parent,
     exact_processor_s,
+    lower_limit,
     processor_time,
 )
 from warpbook.harness import (
@@ -134,10 +136,11 @@ class VariantProcess:
         self._paused |= now_s
         return before_s == now_s
 
-    def resume(self) -> None:
-        """Let go on what was stopped. Raises VariantFailure where it did not stand still: a timer's signal wakes a process."""
+    def resume(self) -> float:
+        """Let go on what was stopped; the processor time in s that it took meanwhile. Raises VariantFailure where it did
+        not stand still: a signal of the kernel's wakes a process."""
+        worked_s = sum(max(0.0, exact_processor_s(pid) - before_s) for pid, before_s in self._paused.items())
         if self._paused:
-            worked_s = sum(max(0.0, exact_processor_s(pid) - before_s) for pid, before_s in self._paused.items())
             self._times_awake += worked_s > STANDING_S or bool(self.pids() - self._paused.keys())
             if self._times_awake >= MOST_AWAKE:
                 raise VariantFailure(
@@ -147,6 +150,7 @@ class VariantProcess:
                 )
         self._signal(self._paused, signal.SIGCONT)
         self._paused = {}
+        return worked_s
 
     def _signal(self, pids: Iterable[int], number: int) -> None:
         for pid in pids:
@@ -239,7 +243,7 @@ class VariantProcess:
         how = self._how
         command = [
             sys.executable,
-            "-m",
+            "-Pm",  # nothing of the folder that this runs in takes the place of a package
             worker.__name__,
             str(other.fileno()),
             how,
@@ -257,9 +261,9 @@ class VariantProcess:
             compiled = self.library or emulation.compile_host(self._variant, self._folder, self._sandboxed, self._races)
             self.library = compiled
             if self._variant.course:
-                command = [sys.executable, "-m", ece408_worker.__name__, str(other.fileno())]
+                command = [sys.executable, "-Pm", ece408_worker.__name__, str(other.fileno())]
             elif recorded_launches.can_be_recorded(self._variant):
-                command = [sys.executable, "-m", emulated_worker.__name__, str(other.fileno())]
+                command = [sys.executable, "-Pm", emulated_worker.__name__, str(other.fileno())]
             command.append(str(compiled))
             readable = [source, self._folder]
             extra = {} if self._races else emulation.sanitizer_environment()
@@ -276,6 +280,8 @@ class VariantProcess:
         def prepare() -> None:
             end_with_parent(parent)
             sandbox.limit_files()
+            if not gpu:  # no timer, whose signal would wake it where it is to stand still
+                lower_limit(resource.RLIMIT_SIGPENDING, 0)
 
         _KNOWN.update(children(os.getpid()))
         process = subprocess.Popen(

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from warpbook.common.supervision import VariantFailure
-from warpbook.harness import checking, cpp_compiler, inference, nvcc, shared_memory
+from warpbook.harness import checking, cpp_compiler, inference, nvcc, sandbox, shared_memory
 from warpbook.harness.bench import result_arrays
 from warpbook.harness.emulator import emulation
 from warpbook.harness.worker_protocol import GUARD_BYTES, layout, map_sampled_arrays, nbytes, say_ready, serve
@@ -274,7 +274,7 @@ def main() -> None:
         try:
             answered: dict[str, Any] = getattr(worker, request.pop("do"))(**request)
         except VariantFailure as failure:
-            return {"fault": [failure.status, str(failure)]}
+            return {"fault": [failure.status, sandbox.printable(failure)]}
         return answered
 
     gc.disable()  # Python's garbage collector would interrupt one sample in a few dozen

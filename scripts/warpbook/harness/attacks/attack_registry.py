@@ -289,6 +289,9 @@ ATTACKS = {
         "ValueError: no such tile",
         launcher="def prepare(kernels, layer, images, launch):\n    raise ValueError('no such tile')\n",
     ),
+    "raises in a call on zeros, after tests that it passed": Attack(
+        None, None, cpu="ValueError: invalid literal", on_cpu="launch(x, w, y); x.any() or int('no number')",
+    ),
 }  # fmt: skip
 
 

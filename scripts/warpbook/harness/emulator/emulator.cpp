@@ -539,8 +539,10 @@ static bool is_sampled()
     return launches <= MANY_LAUNCHES || launches % SOME_LAUNCHES == 0 || (launches - 1) % images + LAST_IMAGES >= images;
 }
 
-// Where races are looked for, no result counts: once this has taken so long, of each launch only the first blocks run.
+// Where races are looked for, no result counts: once this has taken so long, of each launch only the first blocks run, and
+// none after a launch whose blocks count each other: it leaves a count that no whole launch leaves.
 constexpr size_t LEAST_BLOCKS = 16;
+static bool stopped_counting;
 constexpr int RACES_S = 8;
 
 // How many blocks of another launch run.
@@ -581,7 +583,10 @@ EMULATOR_UNWATCHED void run_grid(dim3 grid, dim3 block, size_t shared_bytes, voi
     std::deque<Waiting> waiting;
     const size_t fit = MULTIPROCESSORS * std::min(32u, 2048 / ((threads + WARP - 1) / WARP * WARP));
     for (size_t i = 0; i < run || !waiting.empty();) {
-        if (races::looks && i >= LEAST_BLOCKS && std::clock() > RACES_S * CLOCKS_PER_SEC) break;
+        if (races::looks && i >= (stopped_counting ? 0 : LEAST_BLOCKS) && std::clock() > RACES_S * CLOCKS_PER_SEC) {
+            stopped_counting = blocks_met;
+            break;
+        }
         const bool begins = i < run && stacks.size() >= threads;
         if (begins) {
             const size_t b = block_at(i++, blocks);

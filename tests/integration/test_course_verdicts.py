@@ -167,6 +167,14 @@ def test_a_file_that_works_once_in_a_process_is_wrong(rows):
     assert "another call came before it" in found["reason"]
 
 
+def test_a_file_that_resets_the_device_before_its_result_is_copied_is_wrong(rows):
+    found = rows((CALL, f"{CALL}    cudaDeviceReset();\n"), ALONE)[-1]
+    assert (found["status"], "cudaMemcpy: the source is no memory of the device" in found["reason"]) == (
+        "wrong_result",
+        True,
+    )
+
+
 def test_a_slow_file_is_right_by_three_images_and_some_blocks_of_the_largest_batch(rows, monkeypatch):
     """The course's batch would take minutes."""
     monkeypatch.setattr(ece408_check, "SLOW_S", 0)

@@ -334,6 +334,7 @@ void GPUInterface::conv_forward_gpu(float *dy, const float *dx, const float *dk,
 {
     if (!is("event")) cudaStreamWaitEvent(work, copied, 0);
     conv<<<dim3(((H - K + 1) * (W - K + 1) + 63) / 64, M, B), 64, 0, work>>>(dy, dx, dk, B, M, C, H, W, K);
+    if (is("free")) cudaFreeAsync((void *)dk, up);
 }
 void GPUInterface::conv_forward_gpu_epilog(float *y, float *dy, float *dx, float *dk, const int B, const int M,
     const int C, const int H, const int W, const int K)
@@ -359,11 +360,12 @@ def streams(tmp_path_factory):
         ("", ""),
         ("event", r"a data race on dx \(of line 21\): the kernel of line 36 reads what cudaMemcpyAsync of line 29 writes, "
                   r"and its stream does not wait for the other's \(cudaStreamWaitEvent\)"),
-        ("wait", r"a data race on the host's y: the program reads what cudaMemcpyAsync of line 41 writes, and nothing "
+        ("free", r"a data race on dk \(of line 22\): cudaFreeAsync of line 37 frees what the kernel of line 36 reads"),
+        ("wait", r"a data race on the host's y: the program reads what cudaMemcpyAsync of line 42 writes, and nothing "
                  r"waits for it \(cudaStreamSynchronize"),
     ],
 )  # fmt: skip
-def test_a_copy_that_nobody_waits_for_is_reported_with_its_line(streams, monkeypatch, fault, words):
+def test_what_a_stream_or_the_host_does_not_wait_for_is_reported_with_its_line(streams, monkeypatch, fault, words):
     variant, folder = streams
     monkeypatch.setenv("FAULT", fault)
     row = data_races.find(variant, [ece408.LAYERS[0].at(2)], False, folder)

@@ -208,13 +208,22 @@ cudaError_t allocate(void** address, size_t bytes, bool device, int line)
     return cudaSuccess;
 }
 
-cudaError_t release(void* address, int line)
+cudaError_t allocate_in(cudaStream_t stream, void** address, size_t bytes, int line)
+{
+    if (auto error = allocate(address, bytes, true, line)) return error;
+    races::enqueue(number_of(stream), "cudaMallocAsync", line);
+    races::access(*address, bytes, true, line);
+    races::finish();
+    return cudaSuccess;
+}
+
+cudaError_t release(void* address, int line, bool waits)
 {
     const Call one(calls);
     if (!address) return cudaSuccess;
     auto found = device_memory.find(static_cast<char*>(address));
     if (found == device_memory.end()) return refused(cudaErrorInvalidValue, "memory is freed that is not the device's", line);
-    races::wait_for_device();
+    if (waits) races::wait_for_device();
     races::forget(address);
     if (found->second.sparse) {
         const size_t whole = (found->second.bytes / 4096 + 2) * 4096;
@@ -345,6 +354,24 @@ cudaError_t cudaHostUnregister(const void* address)
     }
     return cudaSuccess;
 }
+cudaError_t cudaFreeAsync(void* address, cudaStream_t stream, int line)
+{
+    const emulator::Call one(emulator::calls);
+    if (auto* found = emulator::holding(emulator::device_memory, address)) {
+        emulator::races::enqueue(emulator::number_of(stream), "cudaFreeAsync", line);
+        emulator::races::access(address, found->second.bytes, true, line);
+        emulator::races::finish();
+    }
+    return emulator::release(address, line, false);
+}
+cudaError_t cudaDeviceReset()
+{
+    cudaDeviceSynchronize();
+    emulator::closed(emulator::device_memory, true);
+    emulator::device_memory.clear();  // whatever touches it later is refused, or a fault
+    emulator::allowed_shared.clear();
+    return cudaSuccess;
+}
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream, int line)
 {
     if (!emulator::recorded) return emulator::copy("cudaMemcpyAsync", to, from, bytes, kind, false, stream, line);
@@ -359,6 +386,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
 }
 cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind kind, int line)
 {
+    if (width == to_pitch && width == from_pitch) width *= height, height = 1;
     for (size_t row = 0; row < height; ++row)
         if (auto error = emulator::copy("cudaMemcpy2D", (char*)to + row * to_pitch, (const char*)from + row * from_pitch, width, kind, true, nullptr, line)) return error;
     return cudaSuccess;

@@ -492,7 +492,8 @@ static std::string thread_of(const Access& one)
             if (each.entity == HOST) return access.place == NO_LINE ? std::string("the program") : "the host at " + place_of(access);
             return std::string(each.kind) + " of line " + std::to_string(each.line);
         };
-        words += doer(other, now) + " " + verb(now) + " what " + doer(one, before) + " " + verb(before) + ", and ";
+        const auto does = [](const Operation& each, const Access& access) { return std::string(each.kind) == "cudaFreeAsync" ? "frees" : verb(access); };
+        words += doer(other, now) + " " + does(other, now) + " what " + doer(one, before) + " " + does(one, before) + ", and ";
         words += other.entity == HOST ? "nothing waits for it (cudaStreamSynchronize, or an event)" : "its stream does not wait for the other's (cudaStreamWaitEvent)";
     } else {
         words += place_of(now) + " " + verb(now) + " in " + thread_of(now) + " what " + place_of(before) + " " + verb(before) + " in " + thread_of(before) + "; ";

@@ -45,6 +45,8 @@ extern "C" __global__ void softmax(const float* x, float* y, int rows, int colum
     __syncthreads();
     atomicAdd(&sum, part);
     __syncthreads();
+    if (is("kept") && t == 0) sum += done[row], done[row] = 1;
+    __syncthreads();
     for (int i = t; i < columns; i += 128) y[(size_t)row * columns + i] = expf(values[i] - largest) / sum;
     if (is("waits")) {
         __syncthreads();
@@ -91,6 +93,11 @@ def test_memory_without_a_value_is_found_where_comparisons_pass_over_a_nan(check
     ]:
         monkeypatch.setenv("FAULT", fault)
         assert words in check()[0]
+
+
+def test_what_an_earlier_call_left_is_told_from_a_wrong_computation(check, monkeypatch):
+    monkeypatch.setenv("FAULT", "kept")
+    assert "is right in a new process, and wrong where another call came before" in check()[0]
 
 
 def test_what_is_wrong_at_shapes_of_a_study_alone_is_found_on_small_ones_like_them(check, monkeypatch):

@@ -171,6 +171,8 @@ cudaError_t copy(const char* name, void* to, const void* from, size_t bytes, cud
         if (reason.find("is shorter than") != std::string::npos) stop((std::string(name) + ": " + reason).c_str(), line);
         return refused(cudaErrorInvalidValue, std::string(name) + ": " + reason, line);
     }
+    const auto only_there = [](const void* address) { auto* found = holding(device_memory, address); return found && !found->second.reachable; };
+    waits &= !(only_there(to) && only_there(from));  // the host waits for copies that it takes part in
     in_stream(name, static_cast<char*>(to), static_cast<const char*>(from), bytes, waits, stream, line);
     return cudaSuccess;
 }
@@ -238,12 +240,18 @@ cudaError_t release(void* address, int line, bool waits)
     return cudaSuccess;
 }
 
+static const size_t* asked_for_shared(const std::string& kernel)
+{
+    const size_t* most = nullptr;
+    for (const auto& [name, bytes] : allowed_shared)
+        if ((name.empty() || kernel.empty() || name == kernel) && (!most || bytes > *most)) most = &bytes;
+    return most;
+}
+
 static size_t most_shared(const std::string& kernel)
 {
-    size_t most = 48 << 10;
-    for (const auto& [name, bytes] : allowed_shared)
-        if (name.empty() || kernel.empty() || name == kernel) most = std::max(most, bytes);
-    return most;
+    const size_t* asked = asked_for_shared(kernel);
+    return std::max(LEAST_SHARED, asked ? *asked : 0);
 }
 
 static void run_launch(const Config& config, void (*kernel)(void*), void* given)
@@ -260,6 +268,7 @@ static void run_launch(const Config& config, void (*kernel)(void*), void* given)
         return;
     }
     if (idle_device) return;
+    shared_room = asked_for_shared(name) ? MOST_SHARED : LEAST_SHARED;
     OnDevice open;
     launch_line = line;
     races::enqueue(number_of(stream), "the kernel", line);
@@ -328,7 +337,7 @@ std::string beyond_device_memory(const void* address, size_t bytes, const char* 
 void reachable(void* symbol, size_t bytes) { device_memory[static_cast<char*>(symbol)] = {bytes, true}; }
 cudaError_t allow_shared(const char* kernel, int bytes, int line)
 {
-    if (bytes > 227 << 10) return refused(cudaErrorInvalidValue, "cudaFuncSetAttribute: " + std::to_string(bytes) + " bytes of shared memory", line);
+    if (size_t(bytes) > MOST_SHARED) return refused(cudaErrorInvalidValue, "cudaFuncSetAttribute: " + std::to_string(bytes) + " bytes of shared memory", line);
     auto& allowed = allowed_shared[kernel];
     allowed = std::max<size_t>(allowed, bytes);
     return cudaSuccess;

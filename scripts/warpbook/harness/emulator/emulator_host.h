@@ -204,7 +204,13 @@ inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned f
 inline cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithFlags(stream, cudaStreamDefault); }
 inline cudaError_t cudaStreamDestroy(cudaStream_t stream) { delete stream; return cudaSuccess; }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) { emulator::races::wait_for_stream(emulator::number_of(stream)); return cudaSuccess; }
-inline cudaError_t cudaStreamQuery(cudaStream_t stream) { return cudaStreamSynchronize(stream); }
+// Of two questions in a row the first says "not ready": whoever does not ask again has not waited.
+inline cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    static bool asked;
+    if (emulator::races::still_runs(emulator::number_of(stream)) && (asked = !asked)) return cudaErrorNotReady;
+    return cudaStreamSynchronize(stream);
+}
 inline cudaError_t cudaEventCreate(cudaEvent_t* event) { *event = new emulator::Event; return cudaSuccess; }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
 inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr)
@@ -215,7 +221,12 @@ inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = null
 }
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned = 0) { emulator::races::wait_for_event(emulator::number_of(stream), event->over); return cudaSuccess; }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t event) { emulator::races::wait_for_event(event->over); return cudaSuccess; }
-inline cudaError_t cudaEventQuery(cudaEvent_t event) { return cudaEventSynchronize(event); }
+inline cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    static bool asked;
+    if (emulator::races::still_runs(event->over) && (asked = !asked)) return cudaErrorNotReady;
+    return cudaEventSynchronize(event);
+}
 inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) { *ms = std::chrono::duration<float, std::milli>(end->at - begin->at).count(); return cudaSuccess; }
 inline cudaError_t cudaEventDestroy(cudaEvent_t event) { delete event; return cudaSuccess; }
 

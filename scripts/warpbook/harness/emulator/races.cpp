@@ -88,6 +88,15 @@ void wait_for_device()
     finish();
 }
 
+bool still_runs(const Clock& event)
+{
+    const Clock& known = clocks[HOST];
+    for (size_t i = 1; i < event.size(); ++i)
+        if (event[i] > (i < known.size() ? known[i] : 0)) return true;
+    return false;
+}
+bool still_runs(unsigned stream) { return still_runs(clocks[stream]); }
+
 Clock enqueued()
 {
     Clock last(clocks.size());

@@ -381,3 +381,18 @@ def test_what_a_stream_or_the_host_does_not_wait_for_is_reported_with_its_line(s
     row = data_races.find(variant, [ece408.LAYERS[0].at(2)], False, folder)
     assert row["status"] == ("wrong_result" if words else "ok"), row["reason"]
     assert re.search(words, row["reason"]), row["reason"]
+
+
+@pytest.mark.skipif(emulation.compiler() is None, reason="there is no C++ compiler here to emulate with")
+def test_a_copy_to_constant_memory_that_the_kernel_s_stream_does_not_wait_for_is_reported(tmp_path):
+    code = (PROJECT / "tests" / "data" / "course" / "constant_atomics.cu").read_text()
+    copy = "cudaMemcpyToSymbol(weights, host_k, M * C * K * K * sizeof(float)"
+    assert copy in code
+    stream = "cudaStream_t s; cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking); "
+    other = f"{stream}{copy}, 0, cudaMemcpyHostToDevice, s".replace("Symbol(", "SymbolAsync(")
+    (tmp_path / "mine.cu").write_text(code.replace(copy, other))
+    row = data_races.find(variants.read("mine", tmp_path), [ece408.LAYERS[0].at(2)], False, tmp_path)
+    words = (
+        r"a data race on weights \(of line 6\): the kernel of line \d+ reads what cudaMemcpyToSymbol of line \d+ writes"
+    )
+    assert row["status"] == "wrong_result" and re.search(words, row["reason"]), row["reason"]

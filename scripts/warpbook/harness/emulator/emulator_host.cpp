@@ -143,9 +143,10 @@ static bool pageable(const void* address)
 }
 
 // Do a copy between two places, in a stream: all that it reads and writes is its own, but for the host's pageable memory.
-static void in_stream(const char* name, char* to, const char* from, size_t bytes, bool waits, cudaStream_t stream, int line)
+// One place may be that of a `symbol`, which is the device's.
+static void in_stream(const char* name, char* to, const char* from, size_t bytes, bool waits, cudaStream_t stream, int line, const char* symbol = nullptr)
 {
-    const bool source = pageable(from), destination = pageable(to);
+    const bool source = from != symbol && pageable(from), destination = to != symbol && pageable(to);
     if (source) races::access(from, bytes, false, line);
     races::enqueue(number_of(stream), name, line);
     if (!source) races::access(from, bytes, false, line);
@@ -311,8 +312,8 @@ cudaError_t copy_symbol(char* symbol, size_t size, const void* other, size_t byt
         return refused(cudaErrorInvalidValue, std::string(name) + ": " + reason, line);
     }
     char* const mine = symbol + offset;
-    if (to_symbol) in_stream(name, mine, static_cast<const char*>(other), bytes, waits, stream, line);
-    else in_stream(name, static_cast<char*>(const_cast<void*>(other)), mine, bytes, waits, stream, line);
+    if (to_symbol) in_stream(name, mine, static_cast<const char*>(other), bytes, waits, stream, line, mine);
+    else in_stream(name, static_cast<char*>(const_cast<void*>(other)), mine, bytes, waits, stream, line, mine);
     return cudaSuccess;
 }
 

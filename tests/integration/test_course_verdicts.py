@@ -161,10 +161,29 @@ def test_shared_memory_beyond_48_kb_is_allowed_for_the_kernel_that_is_named(rows
     assert ("60000 bytes of dynamic shared memory" in found[-1]["reason"]) == (status != "ok")
 
 
+def test_shared_memory_of_fixed_size_and_dynamic_count_together(rows):
+    head = "    const int b = blockIdx.z / C"
+    held = f"    __shared__ float held[10000]; if (B < 0) held[threadIdx.x] = 1;\n{head}"
+    both = LAUNCH.replace("dim3(16, 16)>>>", "dim3(16, 16), 20000>>>")
+    asked = "cudaFuncSetAttribute(conv_forward_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 20000);\n"
+    for call, status in [(CALL, "wrong_result"), (asked + CALL, "ok")]:
+        found = rows((head, held), (CALL, call.replace(LAUNCH, both)), ALONE)[-1]
+        assert found["status"] == status, found["reason"]
+        assert ("40000 bytes of shared arrays and 20000 of dynamic" in found["reason"]) == (status != "ok")
+
+
 def test_a_file_that_works_once_in_a_process_is_wrong(rows):
     found = rows((CALL, f"    static int calls; if (!calls++) {{ {CALL.strip()} }}\n"), layers=3)[-1]
     assert (found["status"], found["test"]) == ("wrong_result", "layers")
     assert "another call came before it" in found["reason"]
+
+
+def test_a_file_that_resets_the_device_before_its_result_is_copied_is_wrong(rows):
+    found = rows((CALL, f"{CALL}    cudaDeviceReset();\n"), ALONE)[-1]
+    assert (found["status"], "cudaMemcpy: the source is no memory of the device" in found["reason"]) == (
+        "wrong_result",
+        True,
+    )
 
 
 def test_a_slow_file_is_right_by_three_images_and_some_blocks_of_the_largest_batch(rows, monkeypatch):

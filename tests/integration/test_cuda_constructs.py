@@ -201,6 +201,19 @@ DEVICE = {
         NEED((a & 0xFFFF) == l % 4 * 16 + l / 4 && b == a + 0x00400040);
         asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(a) : "r"(place));
         NEED((a & 0xFFFF) == l / 4 * 8 + l % 4 * 2);""",
+    "a wait for an mbarrier between labels": """
+        __shared__ __align__(8) unsigned long long all; __shared__ int held[128];
+        const unsigned place = (unsigned)__cvta_generic_to_shared(&all);
+        if (!t) asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(place), "r"(128));
+        __syncthreads();
+        for (int j = 0; j < 3; ++j) {
+            held[t] = t + j;
+            asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" :: "r"(place) : "memory");
+            asm volatile("{ .reg .pred over;\\nWAIT_%=:\\nmbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\\n"
+                "@over bra OVER_%=;\\nbra.uni WAIT_%=;\\nOVER_%=: }" :: "r"(place), "r"(j % 2) : "memory");
+            NEED(held[127 - t] == 127 - t + j);
+            __syncthreads();
+        }""",
     "bulk stores": """
         __shared__ __align__(16) float held[128]; held[t] = i;
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -18,23 +18,23 @@ grid: [rows]
 */
 #include <cstdlib>
 __device__ bool is(const char* fault) { return std::getenv("FAULT") && std::string(std::getenv("FAULT")) == fault; }
-__device__ volatile int done[5000];
+__device__ volatile int done[5000]; namespace cg = cooperative_groups;
 extern "C" __global__ void softmax(const float* x, float* y, int rows, int columns)
 {
     __shared__ float of_warps[32];
     const int t = threadIdx.x, row = is("rows") ? blockIdx.x % 1024 : blockIdx.x;
     const float* values = x + (size_t)row * columns;
-    if (is("exited") && t >= columns) return;
+    if ((is("exited") || is("tile")) && t >= columns) return;
     int first;
     if (!is("int")) first = t;
     float largest;
     if (!is("variable")) largest = -INFINITY;
     for (int i = first; i < columns; i += 128) largest = fmaxf(largest, values[i]);
-    for (int by = 16; by; by /= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, by));
+    if (is("tile")) largest = cg::reduce(cg::tiled_partition<32>(cg::this_thread_block()), largest, cg::greater<float>()); else for (int by = 16; by; by /= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, by));
     if (t % 32 == 0) of_warps[t / 32] = largest;
     __syncthreads();
     largest = is("first") ? values[0] : of_warps[0];
-    const int warps = is("shared") ? 32 : is("exited") ? (min(columns, 128) + 31) / 32 : 4;
+    const int warps = is("shared") ? 32 : is("exited") || is("tile") ? (min(columns, 128) + 31) / 32 : 4;
     for (int i = 1; i < warps && !is("first"); ++i)
         if (of_warps[i] > largest) largest = of_warps[i];
     __shared__ float sum;
@@ -44,6 +44,8 @@ extern "C" __global__ void softmax(const float* x, float* y, int rows, int colum
     if (t == 0) sum = 0;
     __syncthreads();
     atomicAdd(&sum, part);
+    __syncthreads();
+    if (is("kept") && t == 0) sum += done[row], done[row] = 1;
     __syncthreads();
     for (int i = t; i < columns; i += 128) y[(size_t)row * columns + i] = expf(values[i] - largest) / sum;
     if (is("waits")) {
@@ -86,11 +88,17 @@ def test_memory_without_a_value_is_found_where_comparisons_pass_over_a_nan(check
         ("variable", "from the variable largest declared at line 16: it is right where that is NaN"),
         ("shared", "from shared memory declared at line 10: it is right where that is NaN"),
         ("exited", "from a lane that takes no part in the shuffle at line 19: it is right where that is NaN"),
+        ("tile", "from a lane that takes no part in the shuffle at line 19: it is right where that is NaN"),
         ("int", "in softmax at own.cu:18"),
         ("first", "outputs are NaN or infinite"),  # another value of the row is far above
     ]:
         monkeypatch.setenv("FAULT", fault)
         assert words in check()[0]
+
+
+def test_what_an_earlier_call_left_is_told_from_a_wrong_computation(check, monkeypatch):
+    monkeypatch.setenv("FAULT", "kept")
+    assert "is right in a new process, and wrong where another call came before" in check()[0]
 
 
 def test_what_is_wrong_at_shapes_of_a_study_alone_is_found_on_small_ones_like_them(check, monkeypatch):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import check_variant
-from warpbook.harness import checking, full_size
+from warpbook.harness import checking, full_size, reference
 from warpbook.harness.bench import CpuBench
 from warpbook.kernels import variants
 from warpbook.problems import networks, problem
@@ -30,6 +30,15 @@ def test_a_right_variant_passes_exactly_on_integers_and_within_tolerance_on_real
     assert integers["max_abs_err"] == 0
     assert reals["ok"]
     assert 0 < reals["max_abs_err"] < reals["tolerance"]
+
+
+def test_the_error_of_a_small_output_is_told_from_one_beyond_the_largest_output_s_tolerance(cpu_variant):
+    variant, case = cpu_variant(RIGHT), LAYER.at(2)
+    unit = reference.unit_error(case, variant)
+    for error, words in [(0.5, "a small output's error exceeds what fp32 allows 5 times over"), (5, "largest error")]:
+        found = reference.Difference(error * unit, 5 * unit, 0, max_magnitude=1, not_finite=0)
+        reason = checking.comparison_columns(variant, case, {"y": found}, integers=False)["reason"]
+        assert f"is wrong on {case}: {words}" in reason
 
 
 def test_a_variant_that_is_right_for_ordinary_numbers_alone_is_wrong_on_a_ragged_shape(cpu_variant):

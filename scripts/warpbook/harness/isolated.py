@@ -42,11 +42,17 @@ class IsolatedBench(CpuBench):
         self.without_convolution = False
         self.without_kernels = False
         self.process = VariantProcess(variant, sandboxed, folder, library, races)
-        self._variant, self._emulated = variant, folder is not None
+        self._variant, self._emulated, self._sandboxed, self._folder = variant, folder is not None, sandboxed, folder
         self._ready_s: float | None = None
 
     def __enter__(self) -> "IsolatedBench":
         return self
+
+    def renewed(self) -> "IsolatedBench":
+        """A bench of the same variant whose process nothing was called in yet."""
+        bench = IsolatedBench(self._variant, self._sandboxed, self._folder, self.process.library)
+        bench.reversed_order = self.reversed_order
+        return bench
 
     def __exit__(self, *_: object) -> None:
         """End the variant's process."""

@@ -9,7 +9,7 @@ dim3 blockDim, gridDim;
 namespace emulator {
 
 constexpr size_t STACK_BYTES = 256 << 10;
-constexpr size_t SHARED_MAX = 48 << 10;  // what CUDA gives a block's arrays of fixed size
+size_t shared_room = MOST_SHARED;
 
 [[noreturn]] void stop(const char* words, int line)
 {
@@ -325,7 +325,7 @@ void together(unsigned mask, int line, void* given, void (*work)(Lanes, int line
 
 unsigned long block_number;
 Votes votes;
-static size_t shared_total;  // of the running block
+static size_t shared_total, dynamic_bytes;  // of the running block
 
 static void poisoned(char* memory, size_t bytes, unsigned word)
 {
@@ -343,9 +343,13 @@ void renewed(char*& memory, unsigned& word, size_t bytes, const char* name, int 
 {
     if (std::find(renewed_here.begin(), renewed_here.end(), std::pair(memory, bytes)) != renewed_here.end()) return;  // it has been away
     shared_total += bytes;
-    if (shared_total > SHARED_MAX) {
-        std::fprintf(stderr, "\nemulator: shared arrays of %zu bytes a block, and CUDA allows %zu; take smaller tiles\n", shared_total, SHARED_MAX);
+    if (shared_total > LEAST_SHARED) {
+        std::fprintf(stderr, "\nemulator: shared arrays of %zu bytes a block, and CUDA allows %zu; take smaller tiles\n", shared_total, LEAST_SHARED);
         std::abort();
+    }
+    if (shared_total + dynamic_bytes > shared_room) {
+        const std::string both = std::to_string(shared_total) + " bytes of shared arrays and " + std::to_string(dynamic_bytes) + " of dynamic shared memory: CUDA refuses more than ";
+        stop((both + std::to_string(shared_room) + (shared_room == LEAST_SHARED ? " without cudaFuncSetAttribute, in the launch" : ", in the launch")).c_str(), launch_line);
     }
     if (!memory) {
         memory = static_cast<char*>(std::malloc(bytes));
@@ -359,7 +363,6 @@ void renewed(char*& memory, unsigned& word, size_t bytes, const char* name, int 
 }
 
 char* dynamic_base;
-static size_t dynamic_bytes;
 int launch_line;  // where the host launches; 0 where a driver does
 
 char* dynamic_shared(const char* name, int line)
@@ -539,8 +542,10 @@ static bool is_sampled()
     return launches <= MANY_LAUNCHES || launches % SOME_LAUNCHES == 0 || (launches - 1) % images + LAST_IMAGES >= images;
 }
 
-// Where races are looked for, no result counts: once this has taken so long, of each launch only the first blocks run.
+// Where races are looked for, no result counts: once this has taken so long, of each launch only the first blocks run, and
+// none after a launch whose blocks count each other: it leaves a count that no whole launch leaves.
 constexpr size_t LEAST_BLOCKS = 16;
+static bool stopped_counting;
 constexpr int RACES_S = 8;
 
 // How many blocks of another launch run.
@@ -581,7 +586,10 @@ EMULATOR_UNWATCHED void run_grid(dim3 grid, dim3 block, size_t shared_bytes, voi
     std::deque<Waiting> waiting;
     const size_t fit = MULTIPROCESSORS * std::min(32u, 2048 / ((threads + WARP - 1) / WARP * WARP));
     for (size_t i = 0; i < run || !waiting.empty();) {
-        if (races::looks && i >= LEAST_BLOCKS && std::clock() > RACES_S * CLOCKS_PER_SEC) break;
+        if (races::looks && i >= (stopped_counting ? 0 : LEAST_BLOCKS) && std::clock() > RACES_S * CLOCKS_PER_SEC) {
+            stopped_counting = blocks_met;
+            break;
+        }
         const bool begins = i < run && stacks.size() >= threads;
         if (begins) {
             const size_t b = block_at(i++, blocks);

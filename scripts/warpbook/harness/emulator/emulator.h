@@ -137,6 +137,8 @@ void enqueue(unsigned stream, const char* kind, int line);
 void finish();
 void wait_for_stream(unsigned stream);
 void wait_for_device();
+bool still_runs(unsigned stream);  // whether the host may not have waited for all that is in it
+bool still_runs(const Clock& event);
 Clock enqueued();
 void wait_for_later(const Clock& before);  // than what was enqueued then
 void record(Clock& event, unsigned stream);
@@ -167,6 +169,8 @@ inline void enqueue(unsigned, const char*, int) {}
 inline void finish() {}
 inline void wait_for_stream(unsigned) {}
 inline void wait_for_device() {}
+inline bool still_runs(unsigned) { return false; }
+inline bool still_runs(const Clock&) { return false; }
 inline Clock enqueued() { return {}; }
 inline void wait_for_later(const Clock&) {}
 inline void record(Clock&, unsigned) {}
@@ -243,6 +247,11 @@ unsigned lanes_of(unsigned first, bool (*is)(const Fiber&));
 // A mask of 0 stands for those that come before no thread of the block can go on. Barriers alone order memory:
 // shuffles, votes and matrix products (mma) do not.
 void together(unsigned mask, int line, void* given, void (*work)(Lanes, int line), bool orders_memory = false);
+
+// What CUDA gives a block of shared memory, of fixed size and dynamic: unasked, which is also the most of fixed size, and to a
+// kernel that asks by cudaFuncSetAttribute, as a driver does.
+constexpr size_t LEAST_SHARED = 48 << 10, MOST_SHARED = 227 << 10;
+extern size_t shared_room;
 
 // Shared memory of the running block: memory for each declaration, so that the sanitizer knows its ends.
 extern unsigned long block_number;

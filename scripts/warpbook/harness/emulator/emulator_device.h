@@ -486,6 +486,7 @@ inline Phases& phases_at(unsigned place, int line)
 }
 inline void mbarrier_init_shared_cta_b64(unsigned place, unsigned of, int line = __builtin_LINE()) { begin_phases(phases_at(place, line), of); }
 inline void mbarrier_arrive_shared_cta_b64(unsigned place, int line = __builtin_LINE()) { arrive(phases_at(place, line), line); }
+inline void mbarrier_arrive_shared_cta_b64(uint64_t&, unsigned place, int line = __builtin_LINE()) { arrive(phases_at(place, line), line); }  // its state is for mbarrier.wait
 inline void mbarrier_try_wait_parity_shared_cta_b64(bool& done, unsigned place, unsigned parity, int line = __builtin_LINE())
 {
     wait_for_phase(phases_at(place, line), parity, line);

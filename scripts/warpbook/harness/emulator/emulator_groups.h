@@ -28,13 +28,15 @@ template <class T, class Join> T joined_lanes(unsigned mask, T value, Join& join
 {
     using Lane = Joining<T, Join>;
     Lane mine{value, &join, width, count};
-    together(mask, line, &mine, [](Lanes lanes, int) {
+    together(mask, line, &mine, [](Lanes lanes, int line) {
         for (unsigned by = 1; by < WARP; by *= 2)
             for (unsigned i = 0; i + by < WARP; ++i) {
-                if (!lanes.has(i) || !lanes.has(i + by)) continue;
+                if (!lanes.has(i)) continue;
                 Lane& lane = lanes.of<Lane>(i);
                 const unsigned other = i % lane.width + by;
-                if (other < lane.count && other < lane.width) lane.value = T((*lane.join)(lane.value, lanes.of<Lane>(i + by).value));
+                if (other >= lane.count || other >= lane.width) continue;
+                if (lanes.has(i + by)) lane.value = T((*lane.join)(lane.value, lanes.of<Lane>(i + by).value));
+                else fill_unset(lane.value, word_of_absent_lane(line));
             }
     });
     return mine.value;

@@ -143,9 +143,10 @@ static bool pageable(const void* address)
 }
 
 // Do a copy between two places, in a stream: all that it reads and writes is its own, but for the host's pageable memory.
-static void in_stream(const char* name, char* to, const char* from, size_t bytes, bool waits, cudaStream_t stream, int line)
+// One place may be that of a `symbol`, which is the device's.
+static void in_stream(const char* name, char* to, const char* from, size_t bytes, bool waits, cudaStream_t stream, int line, const char* symbol = nullptr)
 {
-    const bool source = pageable(from), destination = pageable(to);
+    const bool source = from != symbol && pageable(from), destination = to != symbol && pageable(to);
     if (source) races::access(from, bytes, false, line);
     races::enqueue(number_of(stream), name, line);
     if (!source) races::access(from, bytes, false, line);
@@ -171,6 +172,8 @@ cudaError_t copy(const char* name, void* to, const void* from, size_t bytes, cud
         if (reason.find("is shorter than") != std::string::npos) stop((std::string(name) + ": " + reason).c_str(), line);
         return refused(cudaErrorInvalidValue, std::string(name) + ": " + reason, line);
     }
+    const auto only_there = [](const void* address) { auto* found = holding(device_memory, address); return found && !found->second.reachable; };
+    waits &= !(only_there(to) && only_there(from));  // the host waits for copies that it takes part in
     in_stream(name, static_cast<char*>(to), static_cast<const char*>(from), bytes, waits, stream, line);
     return cudaSuccess;
 }
@@ -208,13 +211,22 @@ cudaError_t allocate(void** address, size_t bytes, bool device, int line)
     return cudaSuccess;
 }
 
-cudaError_t release(void* address, int line)
+cudaError_t allocate_in(cudaStream_t stream, void** address, size_t bytes, int line)
+{
+    if (auto error = allocate(address, bytes, true, line)) return error;
+    races::enqueue(number_of(stream), "cudaMallocAsync", line);
+    races::access(*address, bytes, true, line);
+    races::finish();
+    return cudaSuccess;
+}
+
+cudaError_t release(void* address, int line, bool waits)
 {
     const Call one(calls);
     if (!address) return cudaSuccess;
     auto found = device_memory.find(static_cast<char*>(address));
     if (found == device_memory.end()) return refused(cudaErrorInvalidValue, "memory is freed that is not the device's", line);
-    races::wait_for_device();
+    if (waits) races::wait_for_device();
     races::forget(address);
     if (found->second.sparse) {
         const size_t whole = (found->second.bytes / 4096 + 2) * 4096;
@@ -229,12 +241,18 @@ cudaError_t release(void* address, int line)
     return cudaSuccess;
 }
 
+static const size_t* asked_for_shared(const std::string& kernel)
+{
+    const size_t* most = nullptr;
+    for (const auto& [name, bytes] : allowed_shared)
+        if ((name.empty() || kernel.empty() || name == kernel) && (!most || bytes > *most)) most = &bytes;
+    return most;
+}
+
 static size_t most_shared(const std::string& kernel)
 {
-    size_t most = 48 << 10;
-    for (const auto& [name, bytes] : allowed_shared)
-        if (name.empty() || kernel.empty() || name == kernel) most = std::max(most, bytes);
-    return most;
+    const size_t* asked = asked_for_shared(kernel);
+    return std::max(LEAST_SHARED, asked ? *asked : 0);
 }
 
 static void run_launch(const Config& config, void (*kernel)(void*), void* given)
@@ -251,6 +269,7 @@ static void run_launch(const Config& config, void (*kernel)(void*), void* given)
         return;
     }
     if (idle_device) return;
+    shared_room = asked_for_shared(name) ? MOST_SHARED : LEAST_SHARED;
     OnDevice open;
     launch_line = line;
     races::enqueue(number_of(stream), "the kernel", line);
@@ -293,8 +312,8 @@ cudaError_t copy_symbol(char* symbol, size_t size, const void* other, size_t byt
         return refused(cudaErrorInvalidValue, std::string(name) + ": " + reason, line);
     }
     char* const mine = symbol + offset;
-    if (to_symbol) in_stream(name, mine, static_cast<const char*>(other), bytes, waits, stream, line);
-    else in_stream(name, static_cast<char*>(const_cast<void*>(other)), mine, bytes, waits, stream, line);
+    if (to_symbol) in_stream(name, mine, static_cast<const char*>(other), bytes, waits, stream, line, mine);
+    else in_stream(name, static_cast<char*>(const_cast<void*>(other)), mine, bytes, waits, stream, line, mine);
     return cudaSuccess;
 }
 
@@ -319,7 +338,7 @@ std::string beyond_device_memory(const void* address, size_t bytes, const char* 
 void reachable(void* symbol, size_t bytes) { device_memory[static_cast<char*>(symbol)] = {bytes, true}; }
 cudaError_t allow_shared(const char* kernel, int bytes, int line)
 {
-    if (bytes > 227 << 10) return refused(cudaErrorInvalidValue, "cudaFuncSetAttribute: " + std::to_string(bytes) + " bytes of shared memory", line);
+    if (size_t(bytes) > MOST_SHARED) return refused(cudaErrorInvalidValue, "cudaFuncSetAttribute: " + std::to_string(bytes) + " bytes of shared memory", line);
     auto& allowed = allowed_shared[kernel];
     allowed = std::max<size_t>(allowed, bytes);
     return cudaSuccess;
@@ -345,6 +364,24 @@ cudaError_t cudaHostUnregister(const void* address)
     }
     return cudaSuccess;
 }
+cudaError_t cudaFreeAsync(void* address, cudaStream_t stream, int line)
+{
+    const emulator::Call one(emulator::calls);
+    if (auto* found = emulator::holding(emulator::device_memory, address)) {
+        emulator::races::enqueue(emulator::number_of(stream), "cudaFreeAsync", line);
+        emulator::races::access(address, found->second.bytes, true, line);
+        emulator::races::finish();
+    }
+    return emulator::release(address, line, false);
+}
+cudaError_t cudaDeviceReset()
+{
+    cudaDeviceSynchronize();
+    emulator::closed(emulator::device_memory, true);
+    emulator::device_memory.clear();  // whatever touches it later is refused, or a fault
+    emulator::allowed_shared.clear();
+    return cudaSuccess;
+}
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream, int line)
 {
     if (!emulator::recorded) return emulator::copy("cudaMemcpyAsync", to, from, bytes, kind, false, stream, line);
@@ -359,6 +396,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
 }
 cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind kind, int line)
 {
+    if (width == to_pitch && width == from_pitch) width *= height, height = 1;
     for (size_t row = 0; row < height; ++row)
         if (auto error = emulator::copy("cudaMemcpy2D", (char*)to + row * to_pitch, (const char*)from + row * from_pitch, width, kind, true, nullptr, line)) return error;
     return cudaSuccess;

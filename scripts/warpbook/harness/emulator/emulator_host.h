@@ -92,7 +92,8 @@ const char* words_of(cudaError_t error);
 cudaError_t refused(cudaError_t error, const std::string& what, int line);
 extern const char* allocated;  // what the host's code calls the memory that it asks for
 cudaError_t allocate(void** address, size_t bytes, bool device, int line);
-cudaError_t release(void* address, int line);
+cudaError_t allocate_in(cudaStream_t stream, void** address, size_t bytes, int line);
+cudaError_t release(void* address, int line, bool waits = true);
 cudaError_t copy(const char* name, void* to, const void* from, size_t bytes, cudaMemcpyKind kind, bool waits, cudaStream_t stream, int line);
 cudaError_t fill(void* to, int value, size_t bytes, cudaStream_t stream, int line);
 cudaError_t copy_symbol(char* symbol, size_t size, const void* other, size_t bytes, size_t offset, bool to_symbol, cudaMemcpyKind kind, bool waits, cudaStream_t stream, int line);
@@ -131,12 +132,12 @@ void begin_course(bool reversed, bool idle, unsigned long* blocks);
 }  // namespace emulator
 
 template <class T> cudaError_t cudaMalloc(T** address, size_t bytes, EMULATOR_LINE) { return emulator::allocate((void**)address, bytes, true, line); }
-template <class T> cudaError_t cudaMallocAsync(T** address, size_t bytes, cudaStream_t, EMULATOR_LINE) { return emulator::allocate((void**)address, bytes, true, line); }
+template <class T> cudaError_t cudaMallocAsync(T** address, size_t bytes, cudaStream_t stream, EMULATOR_LINE) { return emulator::allocate_in(stream, (void**)address, bytes, line); }
 template <class T> cudaError_t cudaMallocManaged(T** address, size_t bytes, unsigned = 1, EMULATOR_LINE) { return emulator::allocate((void**)address, bytes, false, line); }
 template <class T> cudaError_t cudaMallocHost(T** address, size_t bytes, unsigned = 0, EMULATOR_LINE) { return emulator::allocate((void**)address, bytes, false, line); }
 template <class T> cudaError_t cudaHostAlloc(T** address, size_t bytes, unsigned, EMULATOR_LINE) { return emulator::allocate((void**)address, bytes, false, line); }
 inline cudaError_t cudaFree(const void* address, EMULATOR_LINE) { return emulator::release(const_cast<void*>(address), line); }
-inline cudaError_t cudaFreeAsync(const void* address, cudaStream_t, EMULATOR_LINE) { return emulator::release(const_cast<void*>(address), line); }
+cudaError_t cudaFreeAsync(void* address, cudaStream_t stream, EMULATOR_LINE);
 inline cudaError_t cudaFreeHost(const void* address, EMULATOR_LINE) { return emulator::release(const_cast<void*>(address), line); }
 cudaError_t cudaHostRegister(const void* address, size_t bytes, unsigned, EMULATOR_LINE);
 cudaError_t cudaHostUnregister(const void* address);
@@ -173,7 +174,7 @@ inline const char* cudaGetErrorString(cudaError_t error) { return emulator::word
 inline const char* cudaGetErrorName(cudaError_t error) { return emulator::words_of(error); }
 inline cudaError_t cudaDeviceSynchronize() { emulator::races::wait_for_device(); return cudaSuccess; }
 inline cudaError_t cudaThreadSynchronize() { return cudaDeviceSynchronize(); }
-inline cudaError_t cudaDeviceReset() { return cudaDeviceSynchronize(); }
+cudaError_t cudaDeviceReset();
 inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 inline cudaError_t cudaGetDevice(int* device) { *device = 0; return cudaSuccess; }
 inline cudaError_t cudaGetDeviceCount(int* count) { *count = 1; return cudaSuccess; }
@@ -203,7 +204,13 @@ inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned f
 inline cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithFlags(stream, cudaStreamDefault); }
 inline cudaError_t cudaStreamDestroy(cudaStream_t stream) { delete stream; return cudaSuccess; }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) { emulator::races::wait_for_stream(emulator::number_of(stream)); return cudaSuccess; }
-inline cudaError_t cudaStreamQuery(cudaStream_t stream) { return cudaStreamSynchronize(stream); }
+// Of two questions in a row the first says "not ready": whoever does not ask again has not waited.
+inline cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    static bool asked;
+    if (emulator::races::still_runs(emulator::number_of(stream)) && (asked = !asked)) return cudaErrorNotReady;
+    return cudaStreamSynchronize(stream);
+}
 inline cudaError_t cudaEventCreate(cudaEvent_t* event) { *event = new emulator::Event; return cudaSuccess; }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
 inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr)
@@ -214,7 +221,12 @@ inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = null
 }
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned = 0) { emulator::races::wait_for_event(emulator::number_of(stream), event->over); return cudaSuccess; }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t event) { emulator::races::wait_for_event(event->over); return cudaSuccess; }
-inline cudaError_t cudaEventQuery(cudaEvent_t event) { return cudaEventSynchronize(event); }
+inline cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    static bool asked;
+    if (emulator::races::still_runs(event->over) && (asked = !asked)) return cudaErrorNotReady;
+    return cudaEventSynchronize(event);
+}
 inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) { *ms = std::chrono::duration<float, std::milli>(end->at - begin->at).count(); return cudaSuccess; }
 inline cudaError_t cudaEventDestroy(cudaEvent_t event) { delete event; return cudaSuccess; }
 

@@ -107,7 +107,7 @@ def to_calls(assembly: "Node") -> str:
     named = _SPECIAL | {f"%{number}": _operand(text) for number, text in enumerate(held)}
     named |= {name: name for _, name in declared}
     calls = [_statement(line.strip(), named) for line in _REGISTERS.sub("", code).split(";") if line.strip()]
-    if declared or any(call.startswith("if ") for call in calls):
+    if declared or any(call.startswith(("if ", "{ ")) for call in calls):
         registers = "".join(f"{_type(kind, kind)} {name}; " for kind, name in declared)
         return f"[&] {{ {registers}{'; '.join(calls)}; }}()"
     return f"({', '.join(calls)})" if calls else "((void)0)"
@@ -118,18 +118,24 @@ def _operand(text: str) -> str:
 
 
 def _statement(instruction: str, named: Mapping[str, str]) -> str:
-    """An instruction as an expression; behind a predicate as an if."""
+    """An instruction as an expression; behind a predicate as an if, and behind a label."""
+    if label := re.match(r"([A-Za-z_$]\w*)(?:%=)?:(?!:)(.*)", instruction, re.DOTALL):
+        return f"{label[1]}: {_statement(label[2].strip(), named) if label[2].strip() else ''}"
+    if branch := re.fullmatch(r"bra(?:\.uni)?\s+([A-Za-z_$]\w*)(?:%=)?", instruction):
+        return f"{{ emulator::pause(); goto {branch[1]}; }}"
     guard = re.match(r"@(!?)(%?\w+)\s+(.*)", instruction, re.DOTALL)
     if guard:
         if guard[2] not in named:
             raise UnknownInstructionError(instruction)
-        return f"if ({guard[1]}{named[guard[2]]}) {_call(guard[3].strip(), named)}"
+        return f"if ({guard[1]}{named[guard[2]]}) {_statement(guard[3].strip(), named)}"
     return _call(instruction, named)
 
 
 def _call(instruction: str, named: Mapping[str, str]) -> str:
     name, _, listed = instruction.partition(" ")
     name = _CACHE_HINT.sub("", name)
+    if name.startswith("mbarrier."):
+        name = name.replace(".shared.", ".shared::cta.")
     words = [word for word in re.split(r"[\s,{}\[\]]+", listed) if word]
 
     def operand(word: str) -> str:

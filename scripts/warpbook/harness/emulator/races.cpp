@@ -5,6 +5,7 @@
 // whichever of the two ran first here.
 #include "emulator_host.h"
 
+#include <memory>
 #include <set>
 
 namespace emulator::races {
@@ -86,6 +87,15 @@ void wait_for_device()
     for (const Clock& each : clocks) join(clocks[HOST], each);
     finish();
 }
+
+bool still_runs(const Clock& event)
+{
+    const Clock& known = clocks[HOST];
+    for (size_t i = 1; i < event.size(); ++i)
+        if (event[i] > (i < known.size() ? known[i] : 0)) return true;
+    return false;
+}
+bool still_runs(unsigned stream) { return still_runs(clocks[stream]); }
 
 Clock enqueued()
 {
@@ -345,7 +355,9 @@ struct Cell {
     Access written[KEPT], read[KEPT];
 };
 
-struct Region { size_t bytes; std::string name; int line; bool of_block; std::vector<Cell> cells; };
+struct Freed { void operator()(Cell* cells) const { std::free(cells); } };
+using Cells = std::unique_ptr<Cell[], Freed>;  // pages that nobody comes to take no memory
+struct Region { size_t bytes; std::string name; int line; bool of_block; Cells cells; };
 static std::map<const char*, Region> regions;
 static struct { const char* page; std::pair<const char* const, Region>* region; bool whole; } pages[1024];
 
@@ -489,7 +501,8 @@ static std::string thread_of(const Access& one)
             if (each.entity == HOST) return access.place == NO_LINE ? std::string("the program") : "the host at " + place_of(access);
             return std::string(each.kind) + " of line " + std::to_string(each.line);
         };
-        words += doer(other, now) + " " + verb(now) + " what " + doer(one, before) + " " + verb(before) + ", and ";
+        const auto does = [](const Operation& each, const Access& access) { return std::string(each.kind) == "cudaFreeAsync" ? "frees" : verb(access); };
+        words += doer(other, now) + " " + does(other, now) + " what " + doer(one, before) + " " + does(one, before) + ", and ";
         words += other.entity == HOST ? "nothing waits for it (cudaStreamSynchronize, or an event)" : "its stream does not wait for the other's (cudaStreamWaitEvent)";
     } else {
         words += place_of(now) + " " + verb(now) + " in " + thread_of(now) + " what " + place_of(before) + " " + verb(before) + " in " + thread_of(before) + "; ";
@@ -570,7 +583,7 @@ static void keep(Cell& cell, const Access& access)
 static Cell& cell_at(std::pair<const char* const, Region>& found, size_t word)
 {
     Region& region = found.second;
-    if (region.cells.empty()) region.cells.resize(region.bytes / 4 + 2);
+    if (!region.cells) region.cells.reset(static_cast<Cell*>(std::calloc(region.bytes / 4 + 2, sizeof(Cell))));
     Cell& cell = region.cells[word];
     if (region.of_block && cell.block != unsigned(block_number)) cell.block = unsigned(block_number), cell.writes = cell.reads = 0;
     return cell;
@@ -639,7 +652,10 @@ static void accessed(char* address, size_t bytes, unsigned kind, unsigned place)
         if (kind & WRITE || before.operation != operation) report(found->second, before, access, false);
         if (!suspect.word) suspect = {where, &found->second, before, access};
     }
-    if (on_device && kind & (ATOMIC | VOLATILE)) tell(found->second, address, access), flag(address, !(kind & WRITE) || kind & ATOMIC, kind & WRITE);
+    if (!on_device || !(kind & (ATOMIC | VOLATILE))) return;
+    blocks_met |= !found->second.of_block;
+    tell(found->second, address, access);
+    flag(address, !(kind & WRITE) || kind & ATOMIC, kind & WRITE);
 }
 
 void access(const void* address, size_t bytes, bool writes, int line)

@@ -366,10 +366,11 @@ def _in_device_code(node: "Node") -> bool:
 
 
 def device_variables(source: str) -> Iterator[tuple[str, int]]:
-    """The variables of a source's own in device memory, outside every namespace and class, by name and line."""
+    """The variables of a source's own in device or constant memory, outside every namespace and class, by name and line."""
     for node in cuda_ast.parse(source).children:
         said = cuda_ast.node_text(node)
-        if node.type != "declaration" or "extern" in said or not re.match(r"[^=;(]*__(device|managed)__", said):
+        of_device = re.match(r"[^=;(]*__(constant|device|managed)__", said)
+        if node.type != "declaration" or "extern" in said or not of_device:
             continue
         for declarator in node.children_by_field_name("declarator"):
             found = [one for one in cuda_ast.walk(declarator) if one.type == "identifier"]

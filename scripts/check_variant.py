@@ -324,6 +324,11 @@ def main(words: Sequence[str] | None = None) -> None:
     require_target(arguments.device)
     network = case_sets.find(arguments.cases)
     variant = variants.read(arguments.variant, arguments.kernels)
+    if variant.problem.name != network.problem.name:
+        raise UserError(
+            f"{variant.name} is a kernel of {variant.problem.name}, and the cases of {network.name} are of "
+            f"{network.problem.name}: name cases of {variant.problem.name}, or a folder of {network.problem.name}'s kernels"
+        )
     sandboxed = sandbox.is_chosen(arguments.sandbox, arguments.device)
     shared = {"variant": variant.name, "device": arguments.device}
     limit_s = time_left(arguments.timeout, arguments.spent)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import check_variant
+from warpbook.common.errors import UserError
 from warpbook.harness import checking, full_size, reference
 from warpbook.harness.bench import CpuBench
 from warpbook.kernels import variants
@@ -30,6 +31,15 @@ def test_a_right_variant_passes_exactly_on_integers_and_within_tolerance_on_real
     assert integers["max_abs_err"] == 0
     assert reals["ok"]
     assert 0 < reals["max_abs_err"] < reals["tolerance"]
+
+
+def test_a_kernel_on_cases_of_another_problem_is_refused_with_both(tmp_path):
+    shutil.copy(variants.variant_folder("gemm/naive") / "naive.cu", tmp_path / "mine.cu")
+    words = f"--device emulator --kernels {tmp_path} --variant mine --cases gemm --sizes 1 --timeout 9 --out {tmp_path}/a.csv"
+    with pytest.raises(
+        UserError, match="mine is a kernel of conv, and the cases of gemm are of gemm: name cases of conv"
+    ):
+        check_variant.main(words.split())
 
 
 def test_the_error_of_a_small_output_is_told_from_one_beyond_the_largest_output_s_tolerance(cpu_variant):

@@ -6,7 +6,7 @@ idea:      'The first layer writes its results as the hi and lo FP16 parts that 
            fit beside a larger sum, and shorter sums lose less. Where no pooling parts the second convolution from
            that layer, both are one matrix (fused_conv_fc_algebra).'
 expect:    'The fully connected layer at what the library reaches with wgmma, which our mma.sync does not. With few
-           images, launch overhead dominates: four launches against fused_mma''s one CUDA graph.'
+           images, launch overhead dominates: several launches against fused_mma''s one CUDA graph.'
 builds_on: fused_mma
 split:     {precision: fp16, products: 3}
 method:    any

@@ -112,8 +112,8 @@ def test_the_executive_page_has_five_sentences_without_intervals_and_a_chart(ev)
     assert f"passes {tests.passed} of {tests.tests} tests" in findings["Correct?"]
     elapsed = float(ev.programs.runs(naive.name, ev.largest).elapsed_s.median())
     share = ev.times.total(naive.name, ev.largest).value / 1e3 / elapsed
-    of_naive = f"{units.percent(share)} with {naive.name}"
-    assert f"Of the whole program the convolutions take {of_naive} and " in findings["Program"]
+    of_naive = f"{units.percent(share)} of the whole program with {naive.name}"
+    assert f"The convolutions take {of_naive} and " in findings["Program"]
 
 
 def test_an_inconclusive_comparison_makes_no_number_of_the_headline(ev, monkeypatch):

@@ -261,7 +261,7 @@ NAMES = {
     "smsp__thread_inst_executed_per_inst_executed.ratio": "threads active an instruction",
     TENSOR: "tensor-core instructions",
     INSTRUCTIONS: "instructions, counted once a warp",
-    FFMA: "FP32 multiply-adds, a thread's as one",
+    FFMA: "FP32 multiply-adds (FFMA), counted for each thread",
     DRAM_BYTES: "bytes moved by DRAM",
     SM: "throughput of the multiprocessors",
     DRAM: "throughput of DRAM",

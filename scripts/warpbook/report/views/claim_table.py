@@ -94,7 +94,7 @@ def _claims_table(ev: Evidence, id: str, caption: str, judged: list[JudgedClaim]
     return HtmlTable(
         id,
         f"{caption} Column 1: the variant, and what a change is measured against. Values are at {ev.at_size(ev.largest)} unless "
-        f"they name another size. Multiples of a bound are of the GPU time.{counter_run}",
+        f"they name another size. A change of time above 0 is slower. Multiples of a bound compare it with the GPU time.{counter_run}",
         words("Variant", "Expected", *["Tested"] * tested, "Verdict", "Values"),
         tuple(map(row, judged)),
         "claims",

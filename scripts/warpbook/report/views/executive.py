@@ -26,7 +26,7 @@ def executive_view(ev: Evidence) -> View | None:
     lead = _lead(ev, best)
     cause = causes.cause_sentence(ev, lead)
     if cause:
-        cause = f"{f'{lead.stem}: ' * (lead != best)}{lead.title}. {cause}{ev.selection.in_older_run(tables.COUNTERS)}"
+        cause = f"{f'{lead.stem}: ' * (lead != best)}Method: {lead.title}. {cause}{ev.selection.in_older_run(tables.COUNTERS)}"
     said = {
         "Best": ". ".join(
             filter(None, (_best_sentence(ev, best), _peer_sentence(ev), _behind_sentence(ev, best, lead)))
@@ -36,13 +36,15 @@ def executive_view(ev: Evidence) -> View | None:
         "Program": _program_sentence(ev, best),
         "Next": ". ".join(filter(None, (_next_sentence(ev, best), causes.samples_sentence(ev)))),
     }
+    facts = tuple(_facts(ev, best))
+    note = " †: times of two separate jobs." if any("†" in value for _, value in facts) else ""
     return View(
         findings=tuple(View(label=label, text=f"{text}.") for label, text in said.items() if text),
         facts=HtmlTable(
             "summary-facts",
-            "What the findings were measured on, and what supports them.",
+            f"What the findings were measured on, and what supports them.{note}",
             words("Fact", "Value"),
-            tuple(_facts(ev, best)),
+            facts,
             "facts",
         ),
     )
@@ -156,10 +158,11 @@ def _program_sentence(ev: Evidence, best: Variant) -> str:
             return ""
         whole_ms = 1e3 * float(found.elapsed_s.median())
         shares.append(op.value / whole_ms)
-        each.append(f"{units.percent(shares[-1], 1 if shares[-1] >= 0.001 else 2)} with {one.stem}")
+        share = units.percent(shares[-1], 1 if shares[-1] >= 0.001 else 2)
+        each.append(f"{share}{'' if each else ' of the whole program'} with {one.stem}")
     whole = _whole_network_sentence(ev, best)
-    so = ", so no kernel changes its time visibly" if max(shares) < NOTABLE else ""
-    return f"Of the whole program the convolutions take {units.join_all(each)}{so}{whole and f'. {whole}'}"
+    so = ": its start, its data and other layers take the rest" if max(shares) < NOTABLE else ""
+    return f"The convolutions take {units.join_all(each)}{so}{whole and f'. {whole}'}"
 
 
 def _whole_network_sentence(ev: Evidence, best: Variant) -> str:
@@ -188,7 +191,7 @@ def _next_sentence(ev: Evidence, best: Variant) -> str:
         remedy = f"Use {fused.name}" if fused and whole and whole.value < others[most] else f"Speed up {most}"
         return (
             f"{remedy}: in the program with {best.stem}, {most} takes {units.time(others[most], 3)}, "
-            f"{units.significant(others[most] / convolutions, 2)} times the convolutions"
+            f"{units.significant(others[most] / convolutions, 2)} times the convolutions there"
         )
     return causes.next_sentence(ev, best)
 

@@ -81,12 +81,12 @@ def ladder_table(
     rows = tuple(_row(ev, parts, cases, size, name, (naive, library), has_energy) for _, parts in known)
     counted = units.sample_size(time for time, _ in timed)
     energy = (
-        " Energy is that of the whole GPU, for each call of a row of calls that lasts a second. Such a call may take longer: "
-        "power limits the clock."
+        " Energy is that of the whole GPU for a call, averaged over a second of calls without a pause, in which power may "
+        "limit the clock."
     ) * has_energy
     columns = (
-        "Op time is the median of calls and a wait for the device, with half its 95 % interval. Rates count the direct method's "
-        "operations and each array once. The bound is that of the variant's own method and precision. The last column compares a "
+        "Op time is the median of calls and a wait for the device, with half its 95 % interval. TFLOP/s and GB/s count the direct "
+        "method's operations, and each array once. The bound is that of the variant's own method and precision. The last column compares a "
         f"variant with the one that it builds on.{energy} †: times of two separate jobs. A ratio without it is of samples taken in "
         "alternation; the times are of each variant's own job."
         if explained

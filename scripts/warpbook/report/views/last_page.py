@@ -13,7 +13,7 @@ ALL = "all"
 
 COLD = {
     2: "twice the L2 cache's size is overwritten before the sample",
-    3: "before the sample, the L2 cache is filled with other data, of which as many bytes wait to be written as the call writes",
+    3: "before the sample, the L2 cache is filled with other data; as much of it is dirty (not yet written back) as the call writes",
 }
 """What comes before a cold sample, by the timing protocol of a run."""
 

@@ -133,7 +133,7 @@ def test_an_inconclusive_comparison_makes_no_number_of_the_headline(ev, monkeypa
 def test_the_box_holds_the_machine_and_one_refuted_claim(ev):
     facts = dict(executive.executive_view(ev).facts.rows)
     gpu = ev.gpu_run.gpu
-    assert facts["GPU"].startswith(f"{gpu['name']} (two of them), {gpu['multiprocessors']} ")
+    assert facts["GPU"].startswith(f"{gpu['name']} (each job on one of two), {gpu['multiprocessors']} ")
     assert facts["Software"].startswith(f"driver {gpu['driver']} (CUDA {gpu['driver_cuda']}); ")
     assert "CPU times come from another machine" in facts["CPU"]
     over = facts["Over the best CPU code"]
@@ -449,7 +449,7 @@ def test_what_failed_is_in_the_box_and_what_is_not_for_the_study_is_not(ev, run)
 
 
 def test_figures_of_several_gpus_are_told_on_the_cover_and_in_the_box(ev, run):
-    assert "(two of them)" in dict(executive.executive_view(ev).facts.rows)["GPU"]
+    assert "(each job on one of two)" in dict(executive.executive_view(ev).facts.rows)["GPU"]
     single = Evidence(ev.plan, "fa18", run)
     single.gpu_run = run
     rows = run.table(tables.SAMPLES)

@@ -200,7 +200,7 @@ def _facts(ev: Evidence, best: Variant) -> Iterator[tuple[str, Cell]]:
     gpu = ev.gpu
     assert ev.gpu_run and gpu  # of which the best kernel is
     machine = ev.gpu_run.record["machine"]
-    several = f" ({units.number_word(ev.times.gpus)} of them)" if ev.times.gpus > 1 else ""
+    several = f" (each job on one of {units.number_word(ev.times.gpus)})" if ev.times.gpus > 1 else ""
     size = f"{gpu['multiprocessors']} multiprocessors, {gpu['memory_bytes'] / 2**30:.0f}\u202fGiB"
     yield "GPU", f"{gpu['name']}{several}, {size}"
     limits = [

@@ -36,7 +36,7 @@ def main() -> int | None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=attack_registry.DEVICES, nargs="+", required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--update-doc", type=Path, help="page whose table of attacks is written anew")
+    parser.add_argument("--update-doc", type=Path, help="page whose table of attacks is rewritten")
     arguments = parser.parse_args()
     require_target("gpu" if "gpu" in arguments.device else "")
     tried = [

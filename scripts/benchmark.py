@@ -34,7 +34,7 @@ def megabytes(folder: Path) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=f"Warpbook {version.VERSION}")
-    parser.add_argument("--fresh", action="store_true", help="also clone, install and make everything anew")
+    parser.add_argument("--fresh", action="store_true", help="also clone, install and make everything again")
     arguments = parser.parse_args()
     rows: list[tuple[str, str]] = []
     if arguments.fresh:

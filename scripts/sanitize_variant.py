@@ -183,7 +183,7 @@ def verdict(out: str, err: str, status: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--variant", required=True, help="or network/<name>, an implementation of whole networks")
-    parser.add_argument("--kernels", type=Path, help="folder of the variant's files, where not its problem's")
+    parser.add_argument("--kernels", type=Path, help="folder of the variant's files, if not its problem's")
     parser.add_argument("--under-tool", choices=TOOLS, help="call the variant, under the tool that started this")
     parser.add_argument("--timeout", type=float)
     parser.add_argument("--out", type=Path)

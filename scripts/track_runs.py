@@ -91,7 +91,7 @@ def _with_interval(name: str, estimate: Any) -> Iterator[tuple[str, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--archived", type=Path, nargs="*", default=[], help="archived runs")
-    parser.add_argument("--tolerance", type=float, default=0.02, help="least change that is called one")
+    parser.add_argument("--tolerance", type=float, default=0.02, help="smallest change that is reported")
     arguments = parser.parse_args()
     uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{STORE}"
     store = client(uri)

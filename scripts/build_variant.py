@@ -16,9 +16,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--variant", required=True)
     parser.add_argument("--architectures", nargs="+", required=True)
     parser.add_argument("--kernels", type=Path, help="folder of the variant's files, if not its problem's")
-    parser.add_argument(
-        "--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it compiles: `sandbox` of config.yaml"
-    )
+    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="as `sandbox` in config.yaml")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args(words)
     variant, sandboxed = variants.read(arguments.variant, arguments.kernels), sandbox.is_chosen(arguments.sandbox)

@@ -318,9 +318,7 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--timeout", type=float, required=True)
     parser.add_argument("--spent", type=Path, help="file of the time that this submission's files have spent of it")
-    parser.add_argument(
-        "--sandbox", choices=sandbox.SETTINGS, default="auto", help="`sandbox` of config.yaml: where it runs"
-    )
+    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="as `sandbox` in config.yaml")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args(words)
     require_target(arguments.device)

@@ -32,9 +32,7 @@ def _lines(text: str) -> tuple[int, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=f"Warpbook {version.VERSION}")
-    parser.add_argument(
-        "files", type=Path, nargs="+", metavar="FILE", help="profiles, recognized by content, not by name"
-    )
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="profiles, recognized by content")
     parser.add_argument("--study", required=True, help="a study of config.yaml")
     parser.add_argument("--variant", required=True, help="the variant of kernels/ that was profiled")
     parser.add_argument("--size", type=int, required=True, help="images in the dataset")

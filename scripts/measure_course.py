@@ -94,9 +94,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", required=True)
     parser.add_argument("--correctness", type=Path, nargs="?", help="what check_variant wrote about the variant")
     parser.add_argument("--timeout", type=float, required=True)
-    parser.add_argument(
-        "--sandbox", choices=sandbox.SETTINGS, default="auto", help="`sandbox` of config.yaml: where it runs"
-    )
+    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="as `sandbox` in config.yaml")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     require_target()

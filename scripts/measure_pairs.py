@@ -145,9 +145,7 @@ def main() -> None:
     parser.add_argument("--tests", type=int, required=True, help="comparisons in each process")
     parser.add_argument("--measuring", required=True, help="the measuring policy, as JSON")
     parser.add_argument("--machine", type=Path, required=True, help="the file that probe_machine wrote")
-    parser.add_argument(
-        "--sandbox", choices=sandbox.SETTINGS, default="auto", help="`sandbox` of config.yaml: where it runs"
-    )
+    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="as `sandbox` in config.yaml")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     device = arguments.device

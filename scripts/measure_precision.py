@@ -32,9 +32,7 @@ def main() -> None:
     parser.add_argument("--variant", required=True)
     parser.add_argument("--kernels", type=Path, help="folder of the variant's files, if not its problem's")
     parser.add_argument("--timeout", type=float, required=True)
-    parser.add_argument(
-        "--sandbox", choices=sandbox.SETTINGS, default="auto", help="`sandbox` of config.yaml: where it runs"
-    )
+    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="as `sandbox` in config.yaml")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     require_target("gpu")

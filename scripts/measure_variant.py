@@ -207,9 +207,7 @@ def main() -> None:
     parser.add_argument("--aa", type=int, default=0, help="number of A/A tests: the variant interleaved with its copy")
     parser.add_argument("--gpu", type=int, help="number of the GPU, from 0, among those that share the jobs")
     parser.add_argument("--machine", type=Path, required=True, help="the file that probe_machine wrote")
-    parser.add_argument(
-        "--sandbox", choices=sandbox.SETTINGS, default="auto", help="`sandbox` of config.yaml: where it runs"
-    )
+    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="as `sandbox` in config.yaml")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     cases = case_sets.find(arguments.cases)

@@ -145,9 +145,7 @@ def main() -> None:
     parser.add_argument("--repeat", action="store_true", help="several runs (on a GPU: at one size)")
     parser.add_argument("--measuring", required=True, help="the measuring policy, as JSON")
     parser.add_argument("--correctness", type=Path, required=True)
-    parser.add_argument(
-        "--sandbox", choices=sandbox.SETTINGS, default="auto", help="`sandbox` of config.yaml: where it runs"
-    )
+    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="as `sandbox` in config.yaml")
     parser.add_argument("--in-sandbox", action="store_true", help=argparse.SUPPRESS)  # inside: to say runs, not write
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()

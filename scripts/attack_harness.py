@@ -1,4 +1,4 @@
-"""Try the attacks on the harness: a row for each, caught or missed. With a page, any that was not caught fails."""
+"""Try the attacks on the harness: a row for each, caught or missed. With --update-doc, a missed attack is a failure."""
 
 import argparse
 import sys

@@ -1,7 +1,7 @@
 """Measure how long the main commands take on this machine, and how much disk they need.
 
-python scripts/benchmark.py            what can be measured in this folder, whose report has been made
-python scripts/benchmark.py --fresh    also `make report` and `make test` in a fresh clone of this repository
+python scripts/benchmark.py            measure in this folder, after `make report`
+python scripts/benchmark.py --fresh    measure `make report` and `make test` in a fresh clone, too
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Compile one variant for every architecture, C++ for this machine; rows of what does not compile say why."""
+"""Compile one variant for every architecture, or C++ for this machine. If it does not compile, its row says why."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""Test one variant's correctness on a network's layers, on ragged shapes, and by the labels of the real images."""
+"""Test one variant on a network's layers, on ragged shapes, and by the labels of the real images."""
 
 import argparse
 import re

@@ -2,7 +2,7 @@
 kernel of one call.
 
 The program starts itself again under ncu, with --under-tool, and calls the implementation twice: once to warm up,
-unprofiled, and once to be counted. It waits for its turn at the GPU once it has all that needs none.
+unprofiled, and once to count. It prepares all that needs no GPU before it waits for one.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Read hardware counters of one variant with Nsight Compute: a row for each counter of each launch of one call a layer.
 
 The program starts itself again under ncu, with --under-tool, and calls the variant twice on each layer: once to warm
-up, unprofiled, and once to be counted. It waits for its turn at the GPU once it has all that needs none. A marker
-kernel, launched before each layer, tells in ncu's list where it begins.
+up, unprofiled, and once to count. It prepares all that needs no GPU before it waits for one. A marker kernel, launched
+before each layer, shows in ncu's list where the layer begins.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Compare kernels whose difference is known, again and again in fresh processes: a row for each comparison. They tell how
+"""Compare kernels whose difference is known, again and again in fresh processes: a row for each comparison. They show how
 often a verdict of the harness is false, and how small a difference it finds."""
 
 import argparse

@@ -1,5 +1,4 @@
-"""Make static pages over all archived runs: history, devices beside each other, every variant; for any web server or
-none."""
+"""Make static pages about all archived runs: history, comparison of devices, every variant. They need no web server."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Report on one submission of the course: its own project made or brought up to date, and its Snakemake run."""
+"""Report on one submission of the course: create or update its own project, and run Snakemake there."""
 
 import argparse
 import gc

@@ -1,4 +1,4 @@
-"""Run the whole inference program at each size and record what GNU time reports of it: a row for each run."""
+"""Run the whole inference program at each size and record what GNU time reports: a row for each run."""
 
 import argparse
 import json

@@ -1,9 +1,9 @@
 """Log archived runs to MLflow, each once: what it ran on, and every variant's op time at the largest size.
 
     python scripts/track_runs.py --archived reports/runs/*.zip
-    mlflow ui --backend-store-uri sqlite:///results/mlflow.db       # of the package mlflow; mlflow-skinny has no pages
+    mlflow ui --backend-store-uri sqlite:///results/mlflow.db       # needs the package mlflow, not mlflow-skinny
 
-They go to MLFLOW_TRACKING_URI, else to a database in `results/`.
+They go to MLFLOW_TRACKING_URI; by default to a database in `results/`.
 """
 
 import argparse

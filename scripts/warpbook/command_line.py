@@ -81,7 +81,7 @@ def _target(name: str, context: typer.Context, cores: str, changes: list[str], *
     ]  # --config a=1 b=2, as Snakemake has it
     named = [*changes, *more, *(f"{key}={value}" for key, value in settings.items() if value)]
     if wrong := next((change for change in named if "=" not in change), ""):
-        _fail(f"--config {wrong}: say KEY=VALUE, as gpu=none")
+        _fail(f"--config {wrong}: write KEY=VALUE, such as gpu=none")
     passed = [word for word in context.args if word not in more]
     configuration = ["--config", *named] if named else []
     # -P: no file of this folder takes the place of a package.

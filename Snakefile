@@ -8,7 +8,7 @@
     snakemake --cores 1 count       hardware counters of every variant and whole network, with Nsight Compute
     snakemake --cores all stream    inference of millions of images on all GPUs: results/stream/streams.csv
     snakemake --cores 1 compare --config base=<run> head=<run>      what changed between two runs: reports/out/compare.md and .pdf
-    snakemake --cores 1 site        pages over all archived runs: reports/out/site/index.html
+    snakemake --cores 1 site        pages about all archived runs: reports/out/site/index.html
     snakemake --cores 1 track       all archived runs in MLflow
     snakemake --cores 1 submission --config path=<folder> study=sp25      report of a submission: reports/out/sp25/<name>/
     snakemake --cores 1 grade --config submissions=<folder> study=sp25    report of each submission, and reports/out/sp25-grades/

@@ -1,4 +1,4 @@
-"""Programs watched by profilers, and kernels' hardware counters."""
+"""Programs profiled, and kernels' hardware counters."""
 
 
 rule trace_program:

@@ -1,4 +1,4 @@
-"""The report, and pages over all archived runs: rendered, never measured."""
+"""The report, and pages about all archived runs: rendered, never measured."""
 
 
 rule render_report:
@@ -32,7 +32,7 @@ rule render_report:
 
 
 rule site:
-    """Static pages over all archived runs, with copies of the reports that exist."""
+    """Static pages about all archived runs, with copies of the reports that exist."""
     input:
         program=code_dependencies.program("render_site.py"),
         modules=code_dependencies.inputs_for("render_site.py", presenting=True),

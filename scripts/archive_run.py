@@ -48,7 +48,7 @@ def archive(folder: Path, target_folder: Path) -> list[Path]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--run", type=Path, required=True)
-    parser.add_argument("--folder", type=Path, required=True, help="where the archives go")
+    parser.add_argument("--folder", type=Path, required=True, help="folder for the archives")
     parser.add_argument("--out", type=Path, required=True, help="a list of the archives written")
     arguments = parser.parse_args()
     made = archive(arguments.run, arguments.folder)

@@ -185,7 +185,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--config", type=json.loads, required=True, help="the configuration, as JSON")
     parser.add_argument("--sizes", type=json.loads, required=True, help="sizes of each network, as JSON")
-    parser.add_argument("--machine", type=Path, required=True, help="what probe_machine wrote")
+    parser.add_argument("--machine", type=Path, required=True, help="the file that probe_machine wrote")
     parser.add_argument("--builds", type=Path, nargs="*", default=[], help="folders of builds")
     parser.add_argument("--inputs", type=Path, nargs="*", default=[], help=f"files of {run_parts.PARTS}")
     parser.add_argument("--reports", type=Path, nargs="*", default=[], help="folders of profilers' files")

@@ -1,4 +1,4 @@
-"""Try the attacks on the harness: a row for each, caught or missed. With a page, any that was not caught fails."""
+"""Try the attacks on the harness: a row for each, caught or missed. With --update-doc, a missed attack is a failure."""
 
 import argparse
 import sys
@@ -36,7 +36,7 @@ def main() -> int | None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=attack_registry.DEVICES, nargs="+", required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--update-doc", type=Path, help="page whose table of attacks is written anew")
+    parser.add_argument("--update-doc", type=Path, help="page whose table of attacks is rewritten")
     arguments = parser.parse_args()
     require_target("gpu" if "gpu" in arguments.device else "")
     tried = [

@@ -1,7 +1,7 @@
 """Measure how long the main commands take on this machine, and how much disk they need.
 
-python scripts/benchmark.py            what can be measured in this folder, whose report has been made
-python scripts/benchmark.py --fresh    also `make report` and `make test` in a fresh clone of this repository
+python scripts/benchmark.py            measure in this folder, after `make report`
+python scripts/benchmark.py --fresh    measure `make report` and `make test` in a fresh clone, too
 """
 
 import argparse
@@ -34,7 +34,7 @@ def megabytes(folder: Path) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=f"Warpbook {version.VERSION}")
-    parser.add_argument("--fresh", action="store_true", help="also clone, install and make everything anew")
+    parser.add_argument("--fresh", action="store_true", help="also clone, install and make everything again")
     arguments = parser.parse_args()
     rows: list[tuple[str, str]] = []
     if arguments.fresh:

@@ -1,4 +1,4 @@
-"""Compile one variant for every architecture, C++ for this machine; rows of what does not compile say why."""
+"""Compile one variant for every architecture, or C++ for this machine. If it does not compile, its row says why."""
 
 import argparse
 import sys
@@ -15,8 +15,8 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--variant", required=True)
     parser.add_argument("--architectures", nargs="+", required=True)
-    parser.add_argument("--kernels", type=Path, help="folder of the variant's files, where not its problem's")
-    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it compiles: config.yaml")
+    parser.add_argument("--kernels", type=Path, help="folder of the variant's files, if not its problem's")
+    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="as `sandbox` in config.yaml")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args(words)
     variant, sandboxed = variants.read(arguments.variant, arguments.kernels), sandbox.is_chosen(arguments.sandbox)

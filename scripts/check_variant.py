@@ -1,4 +1,4 @@
-"""Test one variant's correctness on a network's layers, on ragged shapes, and by the labels of the real images."""
+"""Test one variant on a network's layers, on ragged shapes, and by the labels of the real images."""
 
 import argparse
 import re
@@ -309,16 +309,16 @@ def time_left(timeout_s: float, spent: Path | None) -> float:
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cpu", "gpu", "emulator"), required=True)
-    parser.add_argument("--cases", required=True, help="the network, or study, whose cases it is called on")
+    parser.add_argument("--cases", required=True, help="the network or study whose cases it computes")
     parser.add_argument("--variant", required=True)
-    parser.add_argument("--kernels", type=Path, help="folder of the variant's files, where not its problem's")
+    parser.add_argument("--kernels", type=Path, help="folder of the variant's files, if not its problem's")
     parser.add_argument("--sizes", type=int, nargs="+", required=True)
     parser.add_argument(
         "--labels", type=Path, nargs="?", help="reference labels; without them only the layers are tested"
     )
     parser.add_argument("--timeout", type=float, required=True)
-    parser.add_argument("--spent", type=Path, help="what files of this submission that do not end have taken of that")
-    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
+    parser.add_argument("--spent", type=Path, help="file of the time that this submission's files have spent of it")
+    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="as `sandbox` in config.yaml")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args(words)
     require_target(arguments.device)

@@ -1,10 +1,10 @@
-"""Compare two runs; write the result as Markdown and PDF, and tell the verdict by the exit status.
+"""Compare two runs. Write the result as Markdown and PDF; the exit status is the verdict.
 
     python scripts/compare_runs.py --base 20261120-nvidia-h200-3f2a1c --head results/run
 
-Two files that nvbench wrote by `--jsonbin` are compared by the same rule, and the result is printed.
+For two files that nvbench wrote with `--jsonbin`, print the result by the same rule.
 
-Exit status 0: no regression, 3: regression, 4: ambiguous, 5: the runs are not comparable, 1: it failed itself.
+Exit status 0: no regression, 3: regression, 4: ambiguous, 5: the runs are not comparable, 1: the command failed.
 """
 
 import argparse
@@ -60,10 +60,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"Warpbook {version.VERSION}")
     parser.add_argument("--base", required=True, help="the run to compare with: an id of reports/runs, or a path")
-    parser.add_argument("--head", required=True, help="the run that may be better or worse")
-    parser.add_argument("--tolerance", type=_tolerance, default=0.02, help="least change that is called one")
+    parser.add_argument("--head", required=True, help="the run to judge")
+    parser.add_argument("--tolerance", type=_tolerance, default=0.02, help="smallest change that is reported")
     parser.add_argument("--markdown", type=Path, default=FOLDER / "compare.md")
-    parser.add_argument("--notes", action="store_true", help="print the worst of it alone, a few lines of Markdown")
+    parser.add_argument("--notes", action="store_true", help="print only the worst changes, as a few lines of Markdown")
     parser.add_argument("--pdf", type=Path, default=FOLDER / "compare.pdf")
     arguments = parser.parse_args()
     if arguments.base.endswith(".json") and arguments.head.endswith(".json"):

@@ -2,7 +2,7 @@
 kernel of one call.
 
 The program starts itself again under ncu, with --under-tool, and calls the implementation twice: once to warm up,
-unprofiled, and once to be counted. It waits for its turn at the GPU once it has all that needs none.
+unprofiled, and once to count. It prepares all that needs no GPU before it waits for one.
 """
 
 import argparse
@@ -91,10 +91,10 @@ def main() -> None:
     parser.add_argument("--weights", required=True)
     parser.add_argument("--implementation", required=True)
     parser.add_argument("--images", type=int, required=True)
-    parser.add_argument("--metrics", nargs="+", help="counters under ncu's names")
+    parser.add_argument("--metrics", nargs="+", help="counters, by ncu's names")
     parser.add_argument("--timeout", type=float)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--arch", help="of the GPU, which is not asked under ncu before its turn")
+    parser.add_argument("--arch", help="architecture of the GPU")
     parser.add_argument("--under-tool", action="store_true", help="call the implementation, under ncu")
     arguments = parser.parse_args()
     implementation = whole_networks.read(arguments.implementation)

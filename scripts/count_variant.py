@@ -1,8 +1,8 @@
 """Read hardware counters of one variant with Nsight Compute: a row for each counter of each launch of one call a layer.
 
 The program starts itself again under ncu, with --under-tool, and calls the variant twice on each layer: once to warm
-up, unprofiled, and once to be counted. It waits for its turn at the GPU once it has all that needs none. A marker
-kernel, launched before each layer, tells in ncu's list where it begins.
+up, unprofiled, and once to count. It prepares all that needs no GPU before it waits for one. A marker kernel, launched
+before each layer, shows in ncu's list where the layer begins.
 """
 
 import argparse
@@ -178,15 +178,15 @@ def count(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--variant", required=True)
-    parser.add_argument("--cases", required=True, help="the network, or study, whose cases it is called on")
+    parser.add_argument("--cases", required=True, help="the network or study whose cases it computes")
     parser.add_argument("--images", type=int, required=True)
-    parser.add_argument("--metrics", nargs="+", help="counters under ncu's names")
+    parser.add_argument("--metrics", nargs="+", help="counters, by ncu's names")
     parser.add_argument("--timeout", type=float)
     parser.add_argument("--reports", type=Path, help="folder for ncu's own reports")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--arch", help="of the GPU, which is not asked under ncu before its turn")
+    parser.add_argument("--arch", help="architecture of the GPU")
     parser.add_argument("--launches", type=Path, help="where to write the launches of each call, under ncu")
-    parser.add_argument("--under-tool", nargs="+", metavar="LAYER", help="call the variant, under ncu")
+    parser.add_argument("--under-tool", nargs="+", metavar="LAYER", help="call the variant on these layers, under ncu")
     arguments = parser.parse_args()
     variant = variants.read(arguments.variant)
     if arguments.under_tool:

@@ -1,4 +1,4 @@
-"""Tell what this machine has, and which command brings what it lacks; exit status 0 if a report can be made."""
+"""Show what this machine has, and which command installs what it lacks. Exit status 0: a report can be made."""
 
 import argparse
 import os

@@ -15,9 +15,9 @@ from warpbook.runs import tables
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--shards", type=Path, nargs="+", required=True, help="what stream_shard says of each, in order"
+        "--shards", type=Path, nargs="+", required=True, help="the files that stream_shard wrote, in order"
     )
-    parser.add_argument("--labels", type=Path, nargs="+", required=True, help="their labels, in the same order")
+    parser.add_argument("--labels", type=Path, nargs="+", required=True, help="the shards' labels, in the same order")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     shards = [json.loads(path.read_text()) for path in arguments.shards]

@@ -1,10 +1,10 @@
-"""Import profiles that people already have, from nvprof or Nsight, as tables of one variant at one size.
+"""Import profiles of nvprof or Nsight as tables of one variant at one size.
 
 python scripts/import_profile.py FILE... --study fa18 --variant direct --size 10000
 
 Writes activities.csv.gz, profile_summaries.csv and counters.csv into results/imported/<study>/<variant>-<size>/, each
-where the files have rows for it, in place of an earlier import there. Writes nothing when a file is refused. The
-study's next report shows them.
+if the files have rows for it. Replaces an earlier import there. Writes nothing if a file is refused. The study's next
+report shows the tables.
 """
 
 import argparse
@@ -32,16 +32,16 @@ def _lines(text: str) -> tuple[int, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=f"Warpbook {version.VERSION}")
-    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="told apart by content, not by name")
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="profiles, recognized by content")
     parser.add_argument("--study", required=True, help="a study of config.yaml")
     parser.add_argument("--variant", required=True, help="the variant of kernels/ that was profiled")
     parser.add_argument("--size", type=int, required=True, help="images in the dataset")
-    parser.add_argument("--network", help="the study's by default")
-    parser.add_argument("--layer", default="", help="convolution layer that ncu's counters are of; all by default")
-    parser.add_argument("--lines", type=_lines, metavar="FIRST-LAST", help="read these lines alone of one text file")
-    parser.add_argument("--device", default="", help="the GPU's name, where the files do not say it")
-    parser.add_argument("--force", action="store_true", help="import kernels that are another variant's too")
-    parser.add_argument("--out", type=Path, default=imported_tables.FOLDER, help="results/imported by default")
+    parser.add_argument("--network", help="by default the study's")
+    parser.add_argument("--layer", default="", help="the convolution layer of ncu's counters; by default all")
+    parser.add_argument("--lines", type=_lines, metavar="FIRST-LAST", help="read only these lines of one text file")
+    parser.add_argument("--device", default="", help="the GPU's name, if the files do not name it")
+    parser.add_argument("--force", action="store_true", help="import another variant's kernels, too")
+    parser.add_argument("--out", type=Path, default=imported_tables.FOLDER, help="by default results/imported")
     arguments = parser.parse_args()
 
     known = variants.discover()

@@ -1,4 +1,4 @@
-"""Import trained parameters as weights/<model>.npz, and say how well they predict.
+"""Import trained parameters as weights/<model>.npz, and print how well they predict.
 
 ONNX, NumPy's .npz, .safetensors, PyTorch's .pt, MXNet's .params, and the .bin that the course hands out since 2020.
 
@@ -25,8 +25,8 @@ def main() -> None:
     parser.add_argument("--version", action="version", version=f"Warpbook {version.VERSION}")
     parser.add_argument("file", type=Path)
     parser.add_argument("--network", required=True, help="a network of config.yaml")
-    parser.add_argument("--weights", help="which set of the network's weights; its first by default")
-    parser.add_argument("--out", type=Path, help="where to write; weights/<model>.npz by default")
+    parser.add_argument("--weights", help="which of the network's weight sets; by default the first")
+    parser.add_argument("--out", type=Path, help="where to write; by default weights/<model>.npz")
     arguments = parser.parse_args()
     network = networks.find(arguments.network)
     target = arguments.out or weights.FOLDERS[0] / weights.weights_path(network, arguments.weights).name

@@ -17,7 +17,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--network", required=True)
     parser.add_argument("--weights", required=True)
-    parser.add_argument("--images", type=int, help="so many of them; all where none is given")
+    parser.add_argument("--images", type=int, help="how many of them; by default all")
     parser.add_argument("--labels", type=Path, required=True, help="where each image's label is written")
     parser.add_argument("--scores", type=Path, required=True, help="where each image's scores are written")
     arguments = parser.parse_args()

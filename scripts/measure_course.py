@@ -1,4 +1,4 @@
-"""Time files of the course on a network's layers at every size: their Op Time, their Layer Time, and the device's."""
+"""Time files of the course on a network's layers at every size: their op time, layer time and GPU time."""
 
 import argparse
 import sys
@@ -92,9 +92,9 @@ def main() -> None:
     parser.add_argument("--variant", required=True, nargs="+")
     parser.add_argument("--kernels", type=Path, default=variants.FOLDER, help="folder of the files")
     parser.add_argument("--sizes", type=int, nargs="+", required=True)
-    parser.add_argument("--correctness", type=Path, nargs="?", help="what check_variant wrote of the one variant")
+    parser.add_argument("--correctness", type=Path, nargs="?", help="what check_variant wrote about the variant")
     parser.add_argument("--timeout", type=float, required=True)
-    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
+    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="as `sandbox` in config.yaml")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     require_target()

@@ -133,8 +133,8 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", required=True)
     parser.add_argument("--measuring", required=True, help="the measuring policy, as JSON")
     parser.add_argument("--scores", type=Path, required=True, help="float64 scores of the data set's images")
-    parser.add_argument("--machine", type=Path, required=True, help="what probe_machine wrote")
-    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
+    parser.add_argument("--machine", type=Path, required=True, help="the file that probe_machine wrote")
+    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="as `sandbox` in config.yaml")
     parser.add_argument("--in-sandbox", action="store_true", help=argparse.SUPPRESS)  # inside: to say samples
     parser.add_argument("--samples", type=Path, required=True, help="where the samples are written")
     parser.add_argument("--checks", type=Path, required=True, help="where the checks are written")

@@ -1,4 +1,4 @@
-"""Compare kernels whose difference is known, again and again in fresh processes: a row for each comparison. They tell how
+"""Compare kernels whose difference is known, again and again in fresh processes: a row for each comparison. They show how
 often a verdict of the harness is false, and how small a difference it finds."""
 
 import argparse
@@ -140,12 +140,12 @@ def compare(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cpu", "gpu"), required=True)
-    parser.add_argument("--gpu", type=int, help="on the GPU of this number, from 0, among those that share the jobs")
-    parser.add_argument("--processes", type=int, required=True, help="so often a pair gets processes of its own")
-    parser.add_argument("--tests", type=int, required=True, help="comparisons in each")
+    parser.add_argument("--gpu", type=int, help="number of the GPU, from 0, among those that share the jobs")
+    parser.add_argument("--processes", type=int, required=True, help="how often each pair gets new processes")
+    parser.add_argument("--tests", type=int, required=True, help="comparisons in each process")
     parser.add_argument("--measuring", required=True, help="the measuring policy, as JSON")
-    parser.add_argument("--machine", type=Path, required=True, help="what probe_machine wrote")
-    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
+    parser.add_argument("--machine", type=Path, required=True, help="the file that probe_machine wrote")
+    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="as `sandbox` in config.yaml")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     device = arguments.device

@@ -30,9 +30,9 @@ def bench_for(variant: Variant, sandboxed: bool) -> Bench:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--variant", required=True)
-    parser.add_argument("--kernels", type=Path, help="folder of the variant's files, where not its problem's")
+    parser.add_argument("--kernels", type=Path, help="folder of the variant's files, if not its problem's")
     parser.add_argument("--timeout", type=float, required=True)
-    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
+    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="as `sandbox` in config.yaml")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     require_target("gpu")

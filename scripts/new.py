@@ -1,5 +1,5 @@
-"""Write the smallest files that work, with comments: a notebook folder, a problem with its first kernel and study, or
-one more kernel.
+"""Write small commented files to start from: a notebook folder, a problem with its first kernel and study, or one more
+kernel.
 
 warpbook init mynotes --problem gemm
 warpbook new problem layer_norm
@@ -24,7 +24,7 @@ from warpbook.problems import networks, problem
 from warpbook.problems.problem import Problem
 
 _NAME = re.compile(r"[a-z]\w*")
-NAME = "its name, of small letters, digits and underscores"
+NAME = "its name: lower-case letters, digits and underscores"
 
 TEMPLATES = Path(__file__).with_name("new_files")
 IGNORED = "results/\nlogs/\nreports/out/\n.snakemake/\n__pycache__/\n"
@@ -151,7 +151,7 @@ def main() -> None:
     kinds.add_parser("problem", help="a problem, its first kernel and a study").add_argument("name", help=NAME)
     kernel = kinds.add_parser("kernel", help="one more kernel")
     kernel.add_argument("name", help=NAME)
-    kernel.add_argument("--problem", default="conv", help="the problem that it computes: a folder of kernels/")
+    kernel.add_argument("--problem", default="conv", help="the problem that it computes: a folder in kernels/")
     notebook = kinds.add_parser("notebook", help="a folder for your own kernels")
     notebook.add_argument("folder", type=Path)
     notebook.add_argument("--problem", default="gemm", help="the built-in problem of its first kernel")

@@ -1,4 +1,4 @@
-"""Find or download Fashion-MNIST's test images, check them, and resize them for one network, or read its own."""
+"""Find or download Fashion-MNIST's test images, check and resize them for one network; or read the network's own."""
 
 import argparse
 import sys

@@ -93,7 +93,7 @@ def main() -> None:
     parser.add_argument("--imported", type=Path, help="folder of the profiles that were imported for the study")
     parser.add_argument("--html", type=Path, required=True)
     parser.add_argument("--pdf", type=Path, required=True)
-    parser.add_argument("--console-summary", type=Path, help="file for the last words on the console")
+    parser.add_argument("--console-summary", type=Path, help="file for the last lines on the console")
     arguments = parser.parse_args()
     gc.disable()  # all objects live until the document is written: collecting garbage would take a seventh of the time
     given = arguments.study, arguments.config, arguments.run, arguments.html, arguments.pdf

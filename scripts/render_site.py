@@ -1,5 +1,4 @@
-"""Make static pages over all archived runs: history, devices beside each other, every variant; for any web server or
-none."""
+"""Make static pages about all archived runs: history, comparison of devices, every variant. They need no web server."""
 
 import argparse
 import json
@@ -78,7 +77,7 @@ def main() -> None:
     parser.add_argument("--archived", type=Path, nargs="*", default=[], help="archived runs")
     parser.add_argument("--reports", type=Path, required=True, help="folder of rendered reports")
     parser.add_argument("--config", type=json.loads, required=True, help="the configuration, as JSON")
-    parser.add_argument("--out", type=Path, required=True, help="folder to be made")
+    parser.add_argument("--out", type=Path, required=True, help="folder to create")
     arguments = parser.parse_args()
     render(arguments.archived, arguments.reports, arguments.config, arguments.out)
 

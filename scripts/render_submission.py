@@ -1,4 +1,4 @@
-"""Render the report of the submission that this project was made for, and its rows of a table over many."""
+"""Render the report of this project's submission, and its rows of the table over all."""
 
 import argparse
 import gc

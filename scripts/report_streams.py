@@ -14,7 +14,7 @@ from warpbook.workflow import streams
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--problem", default="", help="why there is none")
+    parser.add_argument("--problem", default="", help="why there is no stream")
     parser.add_argument("--shards", type=Path, nargs="*", default=[], help="tables of shards, one for each stream")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()

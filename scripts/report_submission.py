@@ -1,4 +1,4 @@
-"""Report on one submission of the course: its own project made or brought up to date, and its Snakemake run."""
+"""Report on one submission of the course: create or update its own project, and run Snakemake there."""
 
 import argparse
 import gc
@@ -129,11 +129,15 @@ def run_untrusted(shared: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="the submission")
-    parser.add_argument("--problem", nargs="?", const="", default="", help="why nothing of it can be taken")
-    parser.add_argument("--name", required=True, help="what it is called")
-    parser.add_argument("--config", type=json.loads, required=True, help="what its project has of this one's, as JSON")
+    parser.add_argument("--problem", nargs="?", const="", default="", help="why nothing of it can be read")
+    parser.add_argument("--name", required=True, help="its name")
+    parser.add_argument(
+        "--config", type=json.loads, required=True, help="the configuration that its project takes over, as JSON"
+    )
     parser.add_argument("--cores", type=int, required=True)
-    parser.add_argument("--untrusted", action="store_true", help="a stranger's, one of many: a failure is its row")
+    parser.add_argument(
+        "--untrusted", action="store_true", help="one of many, by someone else: a failure becomes its row"
+    )
     parser.add_argument("--out", type=Path, required=True, help="folder of the reports")
     arguments = parser.parse_args()
     gc.disable()  # what is read stays, and so does a document until it is written

@@ -1,4 +1,4 @@
-"""Run the whole inference program at each size and record what GNU time reports of it: a row for each run."""
+"""Run the whole inference program at each size and record what GNU time reports: a row for each run."""
 
 import argparse
 import json
@@ -145,7 +145,7 @@ def main() -> None:
     parser.add_argument("--repeat", action="store_true", help="several runs (on a GPU: at one size)")
     parser.add_argument("--measuring", required=True, help="the measuring policy, as JSON")
     parser.add_argument("--correctness", type=Path, required=True)
-    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="where it runs: config.yaml")
+    parser.add_argument("--sandbox", choices=sandbox.SETTINGS, default="auto", help="as `sandbox` in config.yaml")
     parser.add_argument("--in-sandbox", action="store_true", help=argparse.SUPPRESS)  # inside: to say runs, not write
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()

@@ -3,11 +3,11 @@ compute-sanitizer: a row for each tool.
 
 The program starts itself again under the tool, with --under-tool, and calls the variant on every network's layers and
 on ragged shapes, an implementation on every network. Each array is allocated separately there, which shows the tools
-its bounds. Where a launcher asks how many multiprocessors there are, so as to let a block take one image after another,
-it is called again with more images than blocks: what one image leaves in shared memory is in the next one's way.
+its bounds. If a launcher asks for the number of multiprocessors, so that a block takes one image after another, it is
+called again with more images than blocks: this shows races between what two images keep in shared memory.
 
-What an implementation of networks has cuBLAS multiply is left out, its result being zeros: the tools are to see our own
-kernels. In cuBLAS's, racecheck fails, and initcheck finds what a bulk copy wrote uninitialised (seen with 2025.3).
+Products by cuBLAS are replaced by zeros, because the tools are to check our own kernels. In cuBLAS's kernels, racecheck
+fails, and initcheck calls memory uninitialized that a bulk copy wrote (seen with 2025.3).
 """
 
 import argparse
@@ -183,7 +183,7 @@ def verdict(out: str, err: str, status: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--variant", required=True, help="or network/<name>, an implementation of whole networks")
-    parser.add_argument("--kernels", type=Path, help="folder of the variant's files, where not its problem's")
+    parser.add_argument("--kernels", type=Path, help="folder of the variant's files, if not its problem's")
     parser.add_argument("--under-tool", choices=TOOLS, help="call the variant, under the tool that started this")
     parser.add_argument("--timeout", type=float)
     parser.add_argument("--out", type=Path)

@@ -21,7 +21,9 @@ from warpbook.workflow import streams
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--stream", type=json.loads, required=True, help="its columns of STREAM_SHARDS, as JSON")
+    parser.add_argument(
+        "--stream", type=json.loads, required=True, help="its columns of the table STREAM_SHARDS, as JSON"
+    )
     parser.add_argument("--shard", required=True, help="its number and how many there are, as 2-of-8")
     parser.add_argument("--images", type=Path, required=True)
     parser.add_argument("--program", type=Path, required=True, help="labels that the inference program predicts")

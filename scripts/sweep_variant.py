@@ -90,7 +90,7 @@ def tune(variant: Variant, case: Case) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--variant", required=True)
-    parser.add_argument("--cases", required=True, help="the network, or study, whose cases it is called on")
+    parser.add_argument("--cases", required=True, help="the network or study whose cases it computes")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     require_target()

@@ -138,7 +138,9 @@ def main() -> int:
     parser.add_argument("--variant", required=True)
     parser.add_argument("--network", required=True)
     parser.add_argument("--size", type=int, required=True)
-    parser.add_argument("--at-most", type=int, required=True, help="events; of more only the count is written")
+    parser.add_argument(
+        "--at-most", type=int, required=True, help="most events to write; beyond that, only their count"
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--count", type=Path, required=True, help="where to write how many events there were")
     parser.add_argument("program")

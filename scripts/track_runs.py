@@ -1,9 +1,9 @@
 """Log archived runs to MLflow, each once: what it ran on, and every variant's op time at the largest size.
 
     python scripts/track_runs.py --archived reports/runs/*.zip
-    mlflow ui --backend-store-uri sqlite:///results/mlflow.db       # of the package mlflow; mlflow-skinny has no pages
+    mlflow ui --backend-store-uri sqlite:///results/mlflow.db       # needs the package mlflow, not mlflow-skinny
 
-They go to MLFLOW_TRACKING_URI, else to a database in `results/`.
+They go to MLFLOW_TRACKING_URI; by default to a database in `results/`.
 """
 
 import argparse
@@ -91,7 +91,7 @@ def _with_interval(name: str, estimate: Any) -> Iterator[tuple[str, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--archived", type=Path, nargs="*", default=[], help="archived runs")
-    parser.add_argument("--tolerance", type=float, default=0.02, help="least change that is called one")
+    parser.add_argument("--tolerance", type=float, default=0.02, help="smallest change that is reported")
     arguments = parser.parse_args()
     uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{STORE}"
     store = client(uri)

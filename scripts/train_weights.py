@@ -175,7 +175,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=f"Warpbook {version.VERSION}")
     parser.add_argument("network")
-    parser.add_argument("--weights", help="which set of the network's weights (fa17: high or low)")
+    parser.add_argument("--weights", help="which of the network's weight sets (fa17: high or low)")
     parser.add_argument("--seed", type=int, default=408)
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)

@@ -25,26 +25,26 @@ app = typer.Typer(
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Options that a subcommand does not know are Snakemake's, or the program's."""
 
-Cores = Annotated[str, typer.Option(help="processors that jobs may use")]
+Cores = Annotated[str, typer.Option(help="processor cores that jobs may use")]
 StudyName = Annotated[
-    str, typer.Option(help="a study of config.yaml, several (a,b), or all; that of `study:` by default")
+    str, typer.Option(help="a study of config.yaml, several (a,b), or all; by default that of `study:`")
 ]
 Changes = Annotated[
-    list[str], typer.Option("--config", metavar="KEY=VALUE", help="a key of config.yaml for this command")
+    list[str], typer.Option("--config", metavar="KEY=VALUE", help="set a key of config.yaml for this command")
 ]
 
 NO_CHANGES: list[str] = []
 
 TARGETS = {
-    "report": "Make the report.\n\nreports/out/<study>.pdf, a supplement and an HTML page.",
+    "report": "Make the report.\n\nIt writes reports/out/<study>.pdf, a supplement and an HTML page.",
     "check": "Build and check every kernel.\n\nNothing is timed. Without a GPU, kernels are emulated.",
-    "measure": "Measure on this machine: results/run.",
-    "archive": "Measure, and pack the run.\n\nIt becomes reports/runs/<run>.zip.",
-    "site": "Write pages over all archived runs.\n\nThey begin with reports/out/site/index.html.",
-    "count": "Read hardware counters by Nsight Compute.",
+    "measure": "Measure on this machine.\n\nIt writes the run to results/run.",
+    "archive": "Measure, and pack the run.\n\nIt writes reports/runs/<run>.zip.",
+    "site": "Write pages about all archived runs.\n\nThe first is reports/out/site/index.html.",
+    "count": "Read hardware counters with Nsight Compute.",
     "sanitize": "Run every kernel under compute-sanitizer.",
-    "stream": "Infer millions of images on all GPUs.",
-    "track": "Put all archived runs into MLflow.",
+    "stream": "Label millions of images on all GPUs.",
+    "track": "Log all archived runs to MLflow.",
 }
 """Targets of the Snakefile, and their effects."""
 
@@ -81,7 +81,7 @@ def _target(name: str, context: typer.Context, cores: str, changes: list[str], *
     ]  # --config a=1 b=2, as Snakemake has it
     named = [*changes, *more, *(f"{key}={value}" for key, value in settings.items() if value)]
     if wrong := next((change for change in named if "=" not in change), ""):
-        _fail(f"--config {wrong}: say KEY=VALUE, as gpu=none")
+        _fail(f"--config {wrong}: write KEY=VALUE, such as gpu=none")
     passed = [word for word in context.args if word not in more]
     configuration = ["--config", *named] if named else []
     # -P: no file of this folder takes the place of a package.
@@ -106,7 +106,7 @@ def _options(
 
 @app.command()
 def init(
-    folder: Annotated[str, typer.Argument(help="the folder to make or to fill")],
+    folder: Annotated[str, typer.Argument(help="the folder to create or fill")],
     problem: Annotated[str, typer.Option(help="what its first kernel computes: conv, gemm, reduce, softmax")] = "gemm",
 ) -> None:
     """Make a notebook folder.
@@ -117,7 +117,7 @@ def init(
 
 @app.command(context_settings=PASSED_ON, add_help_option=False)
 def new(context: typer.Context) -> None:
-    """Write a kernel or a problem to begin with.
+    """Write a kernel or a problem to start from.
 
     For example: warpbook new kernel mine --problem gemm."""
     _program("new.py", *context.args)
@@ -138,9 +138,9 @@ for _name, _effect in TARGETS.items():
 def compare(
     context: typer.Context,
     base: Annotated[str, typer.Argument(help="the run to compare with: an id of an archived run, or a path")],
-    head: Annotated[str, typer.Argument(help="the run that may be better or worse")],
+    head: Annotated[str, typer.Argument(help="the run to judge")],
 ) -> None:
-    """Tell what changed between two runs.
+    """Compare two runs.
 
     It writes reports/out/compare.pdf. The exit status is the verdict."""
     _program("compare_runs.py", "--base", base, "--head", head, *context.args)
@@ -158,7 +158,7 @@ def import_profile(context: typer.Context) -> None:
 def submission(
     context: typer.Context,
     path: Annotated[str, typer.Argument(help="the folder of the submission")],
-    study: Annotated[str, typer.Option(help="its term, as sp25")],
+    study: Annotated[str, typer.Option(help="its term, such as sp25")],
     cores: Cores = "all",
     config: Changes = NO_CHANGES,
 ) -> None:
@@ -170,19 +170,19 @@ def submission(
 def grade(
     context: typer.Context,
     submissions: Annotated[str, typer.Argument(help="a folder with one folder for each submission")],
-    study: Annotated[str, typer.Option(help="their term, as sp25")],
+    study: Annotated[str, typer.Option(help="their term, such as sp25")],
     cores: Cores = "all",
     config: Changes = NO_CHANGES,
 ) -> None:
-    """Report on every submission of a folder."""
+    """Report on every submission in a folder."""
     _target("grade", context, cores, config, submissions=submissions, study=study)
 
 
 @app.command()
 def doctor() -> None:
-    """Tell what this machine has and lacks.
+    """Show what this machine has and lacks.
 
-    For what is missing it names the command that brings it. The exit status is 0 if a report can be made."""
+    It names the command that installs what is missing. The exit status is 0 if a report can be made."""
     _program("doctor.py")
 
 

@@ -150,7 +150,7 @@ class Study(_ConfigModel):
     problem: str = Field("", description="another problem, a folder of kernels/, whose `cases` it is about")
     cases: list[dict[str, int | str | bool]] = Field(
         default_factory=list,
-        description="extents of each case, numbers or expressions of `size`; `name` where it has one",
+        description="extents of each case, numbers or expressions of `size`; a `name` if it has one",
     )
     cases_file: str = Field(
         "",
@@ -163,18 +163,18 @@ class Study(_ConfigModel):
         default_factory=dict, description="what the report must show: the short name of each, and the id of its place"
     )
     show_profile_of: list[str] = Field(
-        default_factory=list, description="optimizations whose program is shown as the first kernel's: output, profile"
+        default_factory=list, description="variants whose program output and profile are shown like the first kernel's"
     )
     timeline: TimelineSpec | None = None
     first_kernel: str = Field(
-        "", description="the variant that the way to the fastest starts from; unnamed: its baseline"
+        "", description="the variant that the chain of optimizations starts from; by default its baseline"
     )
     variants: list[str] | None = None
     programs: list[str] | None = Field(
-        None, description="optimizations whose whole program is run and profiled on the GPU; none named: all"
+        None, description="optimizations whose whole program is run and profiled on the GPU; by default all"
     )
     by_name: bool = Field(False, description="left out of `study: all`; for a study that takes hours")
-    course: Term | None = Field(None, description="what a term of the course asks of a submission: the study is of one")
+    course: Term | None = Field(None, description="what a term of the course asks of a submission")
 
     @model_validator(mode="after")
     def _require_network_or_problem(self) -> "Study":
@@ -270,11 +270,11 @@ class Config(_ConfigModel):
     )
     cpu: Literal["live", "none"] = Field("live", description="live: CPU variants are measured here; none: left out")
     target: Annotated[Target | None, BeforeValidator(_target)] = Field(
-        None, description="the GPU of the measuring nodes, where this machine only plans; none: this machine measures"
+        None, description="the GPU of the measuring nodes, if this machine only plans; none: this machine measures"
     )
     sandbox: Literal["auto", "all", "none"] = Field(
         "auto",
-        description="what runs in bubblewrap. auto: CPU work, where bubblewrap works. all: GPU work too. none: nothing",
+        description="what runs in bubblewrap. auto: CPU work, if bubblewrap works. all: GPU work too. none: nothing",
     )
     profilers: Literal["auto"] | list[Literal["cupti", "nsys", "nvprof", "ncu"]] = Field(
         "auto", description="profilers to use; auto: all that the machine has. Profilers supply no timings"
@@ -301,7 +301,7 @@ class Config(_ConfigModel):
         "", description="folder of submission folders, for `snakemake grade`"
     )
     base: str = Field("", description="run to compare with, for `snakemake compare`: an id in reports/runs, or a path")
-    head: str = Field("", description="the run that may be better or worse, for `snakemake compare`")
+    head: str = Field("", description="run to judge, for `snakemake compare`")
     tolerance: float = Field(0.02, gt=0, lt=1, description="smallest change that `snakemake compare` reports")
 
     @property

@@ -73,7 +73,7 @@ class Limits(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
     __pydantic_extra__: dict[str, Bounds] = Field(init=False)
     layers: list[str] = Field(default_factory=list)
-    equal: list[str] = Field(default_factory=list, description="extents that must be equal, as of square matrices")
+    equal: list[str] = Field(default_factory=list, description="extents that must be equal: a square matrix")
 
     @property
     def bounds(self) -> dict[str, Bounds]:

@@ -38,7 +38,7 @@ class General(BaseModel):
     kernel: str = Field(pattern=launches.KERNEL, min_length=1)
     arguments: list[Expression] = Field(min_length=1)
     shared_bytes: Expression = Field(0, description="dynamic shared memory of its blocks, in bytes")
-    limits: Limits | None = Field(None, description="cases that it supports; unsaid: those of the header's `limits`")
+    limits: Limits | None = Field(None, description="cases that it supports; by default those of the header's `limits`")
 
 
 class Header(BaseModel):

@@ -103,7 +103,7 @@ class Input(_NetworkModel):
 class _Activated(_NetworkModel):
     activation: Activation = "none"
     slope: float | None = Field(
-        None, ge=0, le=1, description="of leaky_relu: what negative values are multiplied by; unsaid: 0.01"
+        None, ge=0, le=1, description="of leaky_relu: the factor on negative values; by default 0.01"
     )
 
     @model_validator(mode="after")
@@ -134,7 +134,7 @@ class Convolution(_Activated):
 class Pooling(_NetworkModel):
     kind: Literal["max", "average", "global_average"] = "max"
     size: Numbers | None = None
-    stride: Numbers | None = Field(None, description="unsaid: the size")
+    stride: Numbers | None = Field(None, description="by default the size")
     padding: Padding = 0
     ceil: bool = Field(False, description="keep a smaller window at the edge")
 

@@ -134,7 +134,7 @@ class Facts(_ProblemModel):
         min_length=1, description="outputs, likewise"
     )
     flops: Expression = Field(0, description="operations of the direct method, a multiply and an add for each product")
-    bytes: Expression | None = Field(None, description="least traffic; unsaid: inputs and outputs, each once")
+    bytes: Expression | None = Field(None, description="least traffic; by default inputs and outputs, each once")
     sums: Expression = Field(1, description="terms of the longest sum: the tolerance follows from it")
     fp16_sums: Expression = Field(0, description="terms that a variant of precision fp16 may add up in it")
     exact: bool = Field(False, description="whether results on small integers are exact")
@@ -150,8 +150,8 @@ class Facts(_ProblemModel):
         "naive", description="what a CUDA variant is compared with that says neither idea nor baseline"
     )
     cpu_baseline: str = Field("loop_nest", description="the same of C++ for the CPU")
-    function: str = Field("", description="the usual name of its kernel; unsaid: the problem's")
-    label: str = Field("", description="a case in short, extents in braces; unsaid: all of them")
+    function: str = Field("", description="the usual name of its kernel; by default the problem's")
+    label: str = Field("", description="a case in short, extents in braces; by default all of them")
     aliases: dict[str, list[str]] = Field(
         default_factory=dict, description="what others' host code calls an extent or array"
     )

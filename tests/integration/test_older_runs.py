@@ -281,7 +281,7 @@ def test_a_sweep_of_an_older_run_is_shown_whatever_network_it_was_made_on(eviden
     assert f"Of the older run {OLDER}" in sentence
 
 
-@pytest.mark.parametrize(("protocol", "words"), [(2, "is overwritten"), (3, "wait to be written"), (1, None)])
+@pytest.mark.parametrize(("protocol", "words"), [(2, "is overwritten"), (3, "dirty (not yet written back)"), (1, None)])
 def test_a_report_says_what_came_before_a_cold_sample_in_its_run(made, older, evidence_of, rewritten, protocol, words):
     shown = evidence_of(rerecorded(rewritten, made[0], lambda record: record.update(protocol=protocol)))
     if words:

@@ -6,6 +6,7 @@
 import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -315,6 +316,10 @@ class CpuBench:
     def ended(self) -> bool:
         """Whether the process of its variant is no more."""
         return False
+
+    def renewed(self) -> "AbstractContextManager[CpuBench] | None":
+        """A bench of the same variant whose process nothing was called in yet; None where it has no process of its own."""
+        return None
 
     def prepare(self, variant: Variant, case: Case) -> Operation:
         return cpp_compiler.prepare(variant, case)

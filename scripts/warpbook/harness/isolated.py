@@ -49,7 +49,6 @@ class IsolatedBench(CpuBench):
         return self
 
     def renewed(self) -> "IsolatedBench":
-        """A bench of the same variant whose process nothing was called in yet."""
         bench = IsolatedBench(self._variant, self._sandboxed, self._folder, self.process.library)
         bench.reversed_order = self.reversed_order
         return bench

@@ -241,15 +241,8 @@ class VariantProcess:
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
         source = self._variant.files[0].parent.absolute()
         how = self._how
-        command = [
-            sys.executable,
-            "-Pm",  # nothing of the folder that this runs in takes the place of a package
-            worker.__name__,
-            str(other.fileno()),
-            how,
-            self._variant.files[0].stem,
-            str(source),
-        ]
+        start = [sys.executable, "-Pm"]  # -P: nothing of the folder that this runs in takes the place of a package
+        command = [*start, worker.__name__, str(other.fileno()), how, self._variant.files[0].stem, str(source)]
         readable, extra = [source], {}
         if how == worker.DRIVEN:
             assert self.library
@@ -261,9 +254,9 @@ class VariantProcess:
             compiled = self.library or emulation.compile_host(self._variant, self._folder, self._sandboxed, self._races)
             self.library = compiled
             if self._variant.course:
-                command = [sys.executable, "-Pm", ece408_worker.__name__, str(other.fileno())]
+                command = [*start, ece408_worker.__name__, str(other.fileno())]
             elif recorded_launches.can_be_recorded(self._variant):
-                command = [sys.executable, "-Pm", emulated_worker.__name__, str(other.fileno())]
+                command = [*start, emulated_worker.__name__, str(other.fileno())]
             command.append(str(compiled))
             readable = [source, self._folder]
             extra = {} if self._races else emulation.sanitizer_environment()

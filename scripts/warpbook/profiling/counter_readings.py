@@ -1,9 +1,11 @@
 """Readings of counters as a profile prints them: of one launch, or over all launches of a kernel."""
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from warpbook.common.errors import UserError
 from warpbook.profiling.profile_schema import Profile, Row, clean, reject_strange_name
@@ -29,13 +31,20 @@ _LOST_OF_A_RATE = 10**6  # nvprof cuts averages off to whole 10^6 B/s, but not t
 
 def _contradiction(metric: str, unit: str, value: float | None) -> str:
     """Why a reading of ncu's cannot be right: another unit than its metric has, or an impossible amount; else empty."""
+    wrong, most = _expected(metric, unit)
+    if not wrong and value is not None and not 0 <= value <= most:
+        return f"{metric} cannot be {value:g} {unit}".rstrip()
+    return wrong
+
+
+@cache  # a file has many launches of few metrics
+def _expected(metric: str, unit: str) -> tuple[str, float]:
+    """Why a metric cannot have a unit, else empty; and its most."""
     name = re.sub(r" \(\w+\)$", "", metric)  # over several launches
     for pattern, units, what in _UNITS:
         if re.search(pattern, name) and not re.fullmatch(units, unit, re.IGNORECASE):
-            return f"{metric} is {what}, and its unit is {unit or 'missing'}"
-    if value is not None and (value < 0 or (unit == "%" and value > _PEAK_PERCENT and _SHARE.search(name))):
-        return f"{metric} cannot be {value:g} {unit}".rstrip()
-    return ""
+            return f"{metric} is {what}, and its unit is {unit or 'missing'}", math.inf
+    return "", _PEAK_PERCENT if unit == "%" and _SHARE.search(name) else math.inf
 
 
 @dataclass(frozen=True)
@@ -47,10 +56,11 @@ class _LaunchFacts:
 
 
 class Readings:
-    """The counters of one file. UserError with the line for a second reading of the same counter."""
+    """The counters of one file. UserError with the line for a second reading of the same counter, and, where ncu printed
+    them for others (`of_ncu`), for a reading that its metric cannot have."""
 
-    def __init__(self, origin: str, is_ncu: bool = False) -> None:
-        self.origin, self.is_ncu = origin, is_ncu
+    def __init__(self, origin: str, of_ncu: bool = False) -> None:
+        self.origin, self._of_ncu = origin, of_ncu
         self._launches: dict[Hashable, _LaunchFacts] = {}
         self._readings: dict[tuple[int, str], tuple[str, float | None]] = {}
         self.words: set[str] = set()
@@ -78,7 +88,7 @@ class Readings:
             if strange.search(text):
                 raise UserError(f"{self.origin}, line {line}: {text[:60]!r} is no {what}: a cell is lost, or moved")
         unit = clean(unit).replace("\u00b5", "u").replace("\u03bc", "u")
-        if self.is_ncu and (wrong := _contradiction(metric, unit, value)):
+        if self._of_ncu and (wrong := _contradiction(metric, unit, value)):
             raise UserError(f"{self.origin}, line {line}: {wrong}: a cell is lost, or another number stands there")
         reading = (unit, value)
         if self._readings.setdefault((launch.number, metric), reading) is not reading and not (

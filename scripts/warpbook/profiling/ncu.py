@@ -124,7 +124,7 @@ def _read_launches(table: ProfilerTable, origin: str, for_us: bool = False) -> P
         (number, units), *rows = rows
         if units[heads.index("ID")]:
             raise UserError(f"{origin}, line {number}: a launch where the row of the columns' units has to be")
-    readings = Readings(origin, is_ncu=not for_us)
+    readings = Readings(origin, of_ncu=not for_us)
     ranges: dict[int, str] = {}
     numbers: dict[tuple[str, str], int] = {}
     values = [head == "Metric Value" if details else head not in _PLACE for head in heads]
@@ -160,7 +160,7 @@ _SUMMARY_PLACE = ("Process ID", "Device", "Kernel Name", "Block Size", "Grid Siz
 
 def _read_summary(table: ProfilerTable, origin: str) -> Profile:
     """The CSV of `ncu --print-summary per-kernel`: a row for each metric over the launches of a kernel."""
-    readings = Readings(origin, is_ncu=True)
+    readings = Readings(origin, of_ncu=True)
     table.require((*SPREAD_HEADS, "Metric Unit"), origin)
     rows = [(number, dict(zip(table.heads, cells, strict=True))) for number, cells in table.rows]
     reader = ValueReader(readings, (row[head] for _, row in rows for head in SPREAD_HEADS))

@@ -222,7 +222,7 @@ def _in_table(
 
 def _profile(run: _Run, origin: str) -> Profile:
     """The counters of a run. A label gets its section, as from the details page: `Occupancy/Achieved Occupancy`."""
-    readings = Readings(origin, is_ncu=True)
+    readings = Readings(origin, of_ncu=True)
     reader = ValueReader(readings, (text for launch in run.launches for *_, texts in launch.rows for text in texts))
     for launch in run.launches:
         if not launch.rows:

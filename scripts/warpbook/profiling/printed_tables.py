@@ -63,7 +63,7 @@ class ProfilerTable:
     numbers: list[int] = field(default_factory=list)  # columns that tell a row: the share or start, and unread numbers
     width: int = 0  # of a rule, to which nsys fills up rows with blanks
     padded: bool = False
-    lengths: dict[int, int] = field(default_factory=dict)  # of its rows as they are printed, by line
+    short_row: int = 0  # the line of the first row that ends before that width
     rows: list[tuple[int, list[str]]] = field(default_factory=list)
 
     def require(self, heads: Iterable[str], origin: str) -> None:
@@ -71,12 +71,6 @@ class ProfilerTable:
         for head in heads:
             if (count := self.heads.count(head)) != 1:
                 raise UserError(f"{origin}, line {self.line}: {count} columns {head!r}, not one")
-
-    @property
-    def cut_row(self) -> int:
-        """The line of the first row that ends before the width to which nsys fills up every row; 0 for none."""
-        short = [number for number, length in self.lengths.items() if length < self.width]
-        return short[0] if short and self.padded else 0
 
     @property
     def tool(self) -> str:
@@ -333,7 +327,7 @@ def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Profile
                     table.last, blank = number + taken - 1, False
                     if "\t" not in line:
                         table.padded |= line != line.rstrip()
-                        table.lengths[number] = len(line)
+                        table.short_row = table.short_row or (number if len(line) < table.width else 0)
                     continue
                 if READ_REPORT.fullmatch(report):
                     raise UserError(

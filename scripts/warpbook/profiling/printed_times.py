@@ -105,8 +105,12 @@ def _read(tables: Sequence[ProfilerTable], origin: str, what: str) -> Profile:
             continue
         if not table.rows:
             raise UserError(f"{origin}, line {table.line}: a header of {what} and no rows under it")
-        if table.cut_row and (table.kind == "trace" or any(share_of for share_of, _ in _wholes(table))):
-            raise UserError(f"{origin}, line {table.cut_row}: this row is cut off: others are filled up with blanks")
+        if (
+            table.padded
+            and table.short_row
+            and (table.kind == "trace" or any(share_of for share_of, _ in _wholes(table)))
+        ):
+            raise UserError(f"{origin}, line {table.short_row}: this row is cut off: others are filled up with blanks")
         columns = _units(table, origin)
         if table.kind == "trace":
             left_out += _read_trace(table, columns, origin, events, devices)

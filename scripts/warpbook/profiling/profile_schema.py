@@ -57,7 +57,6 @@ _ROLES = {
 }  # fmt: skip
 _ROLE_OF = {head: role for role, heads in _ROLES.items() for head in heads}
 
-
 Row = dict[str, Any]
 
 
@@ -173,12 +172,12 @@ def role(head: str) -> tuple[str, str]:
 def column_roles(heads: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """(role, unit) of each column; ValueError where they are neither those of sums nor those of a trace."""
     heads = [*heads]
-    for head in heads:
-        words = head.partition("(")[0].lower().split()
-        of_known = any("".join(words) in known for known in _ROLE_OF) or "".join(dict.fromkeys(words)) in _ROLE_OF
-        if of_known and not role(head)[0]:  # a word is lost or stands twice
-            raise ValueError(f"{head!r} is no whole name of a column")
     columns = tuple(role(head) for head in heads)
+    for head, (known, _) in zip(heads, columns, strict=True):
+        words = head.partition("(")[0].lower().split()
+        once = "".join(dict.fromkeys(words))
+        if not known and (once in _ROLE_OF or any("".join(words) in name for name in _ROLE_OF)):
+            raise ValueError(f"{head!r} is no whole name of a column")  # a word is lost or stands twice
     names = [name for name, _ in columns if name]
     doubled = [name for name in names if names.count(name) > 1]
     if doubled:

@@ -356,7 +356,7 @@ struct Cell {
 };
 
 struct Freed { void operator()(Cell* cells) const { std::free(cells); } };
-using Cells = std::unique_ptr<Cell[], Freed>;  // pages that nobody comes to take no memory
+using Cells = std::unique_ptr<Cell[], Freed>;  // Linux gives a page memory when it is first written
 struct Region { size_t bytes; std::string name; int line; bool of_block; Cells cells; };
 static std::map<const char*, Region> regions;
 static struct { const char* page; std::pair<const char* const, Region>* region; bool whole; } pages[1024];

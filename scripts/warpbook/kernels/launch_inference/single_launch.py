@@ -1027,6 +1027,7 @@ class LaunchInference:
         given = own & self._outside.known.keys() & set(map(cuda_ast.node_text, self._launch.arguments))
         given -= {name for name, _ in self.parameters}
         bounds: dict[str, Any] = {}
+        of_file = cpp.ExpressionReader(lambda each, line: self._outside.known.get(each))
         known = {*self._outside.known, *self._scope.known} - self._scope.renamed
         for name in sorted(known & {*own, *re.findall(r"\w+", f"{body} {host}")}):
             extent = (name in given and self._taken.get(name)) or self.names.find_extent(name)
@@ -1034,7 +1035,6 @@ class LaunchInference:
             if extent not in self.names.base or (extent in named and not has_own and name not in given):
                 continue
             node = cpp.parse_expression(name)
-            of_file = cpp.ExpressionReader(lambda each, line: self._outside.known.get(each))
             with suppress(UnreadableExpression):
                 value = fact_value((of_file if name in given else self._scope.reader).whole(node).text) if node else ""
                 if isinstance(value, int):

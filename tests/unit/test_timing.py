@@ -6,7 +6,8 @@ import pytest
 
 from policies import QUICK
 from warpbook.config.settings import SeriesPolicy
-from warpbook.harness import timing
+from warpbook.harness import timed_variant, timing
+from warpbook.harness.timed_variant import TimedVariant
 from warpbook.kernels import lower_bounds
 from warpbook.problems import networks
 
@@ -132,3 +133,54 @@ def test_what_the_cache_may_keep_is_left_out_of_the_bound():
     assert lower_bounds.lower_bound_ms(layer.at(10_000), 4240, None, kept_bytes=60 << 20) == pytest.approx(
         0.2277, rel=1e-3
     )
+
+
+CASE = networks.ConvLayer("odd", 2, 9, 11, 3, 4).at(100)
+
+
+class OnDevice(TimedVariant):
+    """A process on a GPU, by the judge's clock: each call takes `call_ms`, and any batch of them `once_ms` besides."""
+
+    def __init__(self, call_ms, once_ms):
+        self.variant = SimpleNamespace(name="mine")
+        self._bench = SimpleNamespace(on_device=True, audited_bytes=16 << 30)
+        self._rings, self._ordered, self._call_ms, self._once_ms = {}, 0, call_ms, once_ms
+        self._others_now = lambda: 0.0
+        self._others_from_now = lambda: lambda: 0.0
+
+    def _make_ring(self, part, sets):
+        return SimpleNamespace(shared=SimpleNamespace(results=lambda number: {}))
+
+    def _refill(self, ring, numbers):
+        return [(0, 0)] * len(numbers)
+
+    def _lay_out(self, ring):
+        pass
+
+    def _handing_ms(self, ring):
+        return 0.0
+
+    def _compare_some(self, found):
+        pass
+
+    def _call(self, ring, do, numbers):
+        self._ordered, self._asked_ms = len(numbers), 0.01 * len(numbers)
+
+    def _ask(self, do):
+        self._asked_ms = self._once_ms + (self._call_ms - 0.01) * self._ordered
+
+
+def test_an_honest_claim_that_waited_for_its_turn_on_a_gpu_stands_when_it_is_looked_at_again(monkeypatch):
+    monkeypatch.setattr(timed_variant, "AUDIT_S", 0)
+    claimed_ms = {"op": 0.051, "gpu": 0.0378}
+    with pytest.raises(timed_variant.FalseClaim):
+        OnDevice(0.0378, 1.2)._audit(CASE, claimed_ms)
+    OnDevice(0.0378, 1.2)._audit(CASE, claimed_ms, doubted=True)
+
+
+@pytest.mark.parametrize("doubted", [False, True])
+@pytest.mark.parametrize("call_ms", [0.02, 0.0378, 0.3, 3.0])
+def test_a_claim_of_too_little_on_a_gpu_is_refused_however_many_calls_are_looked_at(call_ms, doubted, monkeypatch):
+    monkeypatch.setattr(timed_variant, "AUDIT_S", 0)
+    with pytest.raises(timed_variant.FalseClaim, match="mine claims"):
+        OnDevice(call_ms, 1.2)._audit(CASE, {"op": 0.7 * call_ms, "gpu": 0.7 * call_ms}, doubted)

@@ -35,6 +35,10 @@ call. On a CPU so many bytes take longer than COMPARED_S to compare: more would 
 AUDITED_MS, MOST_AUDITED_CALLS = 2, 64
 """So long n audited calls are to take."""
 
+DOUBTED_TIMES = 4
+"""Of a claim on a GPU that looks false so many times as many calls are audited: of a longer batch it is a smaller share what
+the process waits for its turn on the GPU, which was up to 1.2 ms on an H200."""
+
 AUDITS, AUDIT_S, LAST_AUDITS = 10, 0.5, 2
 """So many trials are made before a refusal, more until so much time is spent, and the last beside a look at the load: what
 other programs take of the machine makes some of them longer, and none shorter."""
@@ -240,9 +244,10 @@ class TimedVariant:
             results = ring.shared.results(ring.turn)
             self._kept[place : place + 1] = [(ring.part, seeds, lambda: results)]
 
-    def verify(self, claimed_ms: Mapping[str, float]) -> None:
+    def verify(self, claimed_ms: Mapping[str, float], doubted: bool = False) -> None:
         """Look at calls of the timing and at the margins; and, with the median of each kind of sample of a whole case in the
-        state that others are compared in, at the judge's own clock. Raises VariantFailure.
+        state that others are compared in, at the judge's own clock. Raises VariantFailure. `doubted`: such a claim looked
+        false before.
         """
         for ring in self._rings.values():
             self._look_at_margins(ring)
@@ -259,7 +264,7 @@ class TimedVariant:
             self._audit_samples(self._handing_ms(self._rings[part]))
         if self._bench.on_device or claimed_ms["op"] <= LONG_CALL_MS:
             self._forget()
-            self._audit(part, claimed_ms)
+            self._audit(part, claimed_ms, doubted and self._bench.on_device)
         self._forget()
 
     def steady_call(self, op_ms: float) -> SteadyCall | None:
@@ -306,10 +311,10 @@ class TimedVariant:
         if not verdict["ok"]:
             raise VariantFailure("wrong_result", f"when timed: {verdict['reason']}")
 
-    def _audit(self, part: Case, claimed_ms: Mapping[str, float]) -> None:
+    def _audit(self, part: Case, claimed_ms: Mapping[str, float], doubted: bool = False) -> None:
         """See on the judge's own clock how long 2n calls take, each on inputs of its own, and n, which tell what a batch
         costs besides. Raises VariantFailure where the process claims less, or some of these calls are wrong."""
-        count = self._audited_calls(part, claimed_ms["op"])
+        count = self._audited_calls(part, claimed_ms["op"], DOUBTED_TIMES if doubted else 1)
         ring = self._rings[part] = self._make_ring(part, 2 * count)
         # The first calls find nothing in any cache.
         self._lay_out(ring)
@@ -408,11 +413,11 @@ class TimedVariant:
         if self.variant.header.order == "NHWC":
             self._ask(do="lay_out", place=ring.place)
 
-    def _audited_calls(self, part: Case, op_ms: float) -> int:
-        """How many calls are audited, and twice as many."""
+    def _audited_calls(self, part: Case, op_ms: float, times: int = 1) -> int:
+        """How many calls are audited, and twice as many: usually, or so many times as many."""
         nbytes = sum(map(part.nbytes, part.arrays))
         room = max(1, self._bench.audited_bytes // (2 * nbytes))
-        return int(min(room, MOST_AUDITED_CALLS, max(1, np.ceil(AUDITED_MS / op_ms))))
+        return int(min(room, times * MOST_AUDITED_CALLS, max(1, np.ceil(times * AUDITED_MS / op_ms))))
 
     def _excess(self, claimed_ms: Mapping[str, float], least_ms: float, ordering_share: float) -> str:
         """The kind of sample that claims less than it may; empty for none. What the host orders in more time than the kernels

@@ -22,6 +22,11 @@ def test_a_series_of_steady_samples_ends_as_precise():
     assert len(result.samples["steady"]) == 10
 
 
+def test_a_claim_of_less_than_any_clock_shows_ends_a_series_too():
+    result = timing.sample_interleaved({"false": lambda: 1e-9}, series(), 0.01)
+    assert result.stop_reason == "precise" and {one.time_ms for one in result.samples["false"]} == {1e-6}
+
+
 def test_a_noisy_series_goes_on_until_its_samples_are_spent():
     noisy = itertools.cycle([1.0, 9.0])
     result = timing.sample_interleaved({"noisy": lambda: next(noisy)}, series(max_samples=37, max_time_s=5), 0.01)

@@ -120,7 +120,9 @@ def sample_interleaved(
         if kept:
             unknown += 1
             for name, time_ms in taken.items():
-                samples[name].append(Sample(round(time_ms, RESOLUTION_DIGITS), clock, slowed))
+                # Of a claim of less than any clock shows there are still ratios; the judge's clock refuses it.
+                shown_ms = max(round(time_ms, RESOLUTION_DIGITS), 10**-RESOLUTION_DIGITS)
+                samples[name].append(Sample(shown_ms, clock, slowed))
         if throttled is not None:
             slowed = throttled
             for held in samples.values():

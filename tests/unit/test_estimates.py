@@ -50,6 +50,31 @@ def test_a_drift_that_both_sides_saw_leaves_a_paired_ratio_alone():
     assert unpaired.high - unpaired.low > 0.2
 
 
+def bursts(generator, n, length):
+    """Samples around 1, a few per cent longer or shorter for about `length` of them at a time."""
+    ends = np.cumsum(generator.geometric(1 / length, n))
+    shifts = generator.choice([-1, 0, 0, 1], n)[np.searchsorted(ends, np.arange(n), "right")]
+    return np.exp(0.04 * (shifts + 0.3 * generator.standard_normal(n)))
+
+
+def test_the_interval_of_a_paired_ratio_allows_for_samples_that_come_in_bursts():
+    generator = np.random.default_rng(7)
+    for length, least in ((4, 0.92), (8, 0.85)):
+        series = [bursts(generator, 80, length) for _ in range(500)]
+        for found in (
+            [statistics.paired_ratio(one, np.ones(80)) for one in series],
+            [statistics.ratio_of_sums([one], [np.ones(80)], paired=True) for one in series[:100]],
+        ):
+            assert np.mean([one.low <= 1 <= one.high for one in found]) >= least, length
+
+
+def test_samples_that_have_nothing_to_do_with_their_neighbours_keep_their_interval():
+    generator = np.random.default_rng(8)
+    series = [np.round(np.exp(0.04 * generator.standard_normal(80)), 2) for _ in range(300)]  # many are equal
+    same = [statistics.paired_ratio(one, np.ones(80)) == statistics.median(one) for one in series]
+    assert np.mean(same) > 0.9
+
+
 def test_the_interval_of_an_unpaired_ratio_is_narrower_than_that_of_neither_median():
     sure, unsure = np.full(14, 2.0), np.array([*np.linspace(3.99, 4.01, 10), 4.2, 4.3, 4.4, 4.5])
     known = statistics.median(unsure)

@@ -1,6 +1,9 @@
 """The report's pages, by where WeasyPrint sets each word: nothing beyond their margins, none mostly empty."""
 
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -115,3 +118,11 @@ def test_of_a_table_that_is_broken_no_page_has_the_head_with_a_row_or_two_or_the
         ]
         assert sum(held) == 43
         assert not {1, 2} & set(held), held
+
+
+def test_a_machine_without_fonts_prints_no_warning_for_pages_that_bring_their_own(tmp_path):
+    bare = tmp_path / "fonts.conf"
+    bare.write_text("<fontconfig></fontconfig>")
+    command = [sys.executable, "-c", "from warpbook.report import pdf; pdf.weasyprint()"]
+    done = subprocess.run(command, env={**os.environ, "FONTCONFIG_FILE": str(bare)}, capture_output=True, check=True)
+    assert done.stderr == b""

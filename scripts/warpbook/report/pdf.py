@@ -3,6 +3,7 @@
 import logging
 import re
 import tempfile
+import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -133,7 +134,9 @@ def _finish(_: Any, pdf: Any) -> None:
 def weasyprint() -> Any:
     """WeasyPrint, its PDF writer mended; loaded once where a process is forked after this. UserError without it or Pango."""
     try:
-        import weasyprint
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "No fonts configured")  # of the system, and pages bring their own
+            import weasyprint
     except ModuleNotFoundError as error:
         raise UserError(f"WeasyPrint cannot be imported ({error}); install it with: pip install weasyprint") from error
     except OSError as error:

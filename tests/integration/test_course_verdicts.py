@@ -114,6 +114,22 @@ def test_a_result_that_the_host_computes_is_wrong(rows):
     assert "although no kernel computes it" in found["reason"]
 
 
+CANARY = [
+    ("#include <iostream>", "#include <iostream>\n__global__ void canary(int *sings) { *sings = 7; }"),
+    (
+        CALL,
+        "    int *flag, sings = 0; cudaMalloc(&flag, 4); canary<<<1, 1>>>(flag);\n"
+        "    cudaMemcpy(&sings, flag, 4, cudaMemcpyDeviceToHost); cudaFree(flag); if (sings == 7) {\n" + HOST + "}\n",
+    ),
+]
+
+
+def test_a_result_that_the_host_computes_once_a_kernel_has_shown_that_kernels_work_is_wrong(rows):
+    found = rows(*CANARY, ALONE)[-1]
+    assert (found["status"], found["ok"]) == ("wrong_result", False)
+    assert "that of the host's inputs although the device has others" in found["reason"]
+
+
 INTO_PROLOG = [
     (CALL, ""),
     ALONE,

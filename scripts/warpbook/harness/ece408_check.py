@@ -7,7 +7,7 @@ from pathlib import Path
 
 from warpbook.common.errors import MachineFault
 from warpbook.common.supervision import VariantFailure, process_pool
-from warpbook.harness import checking, data_races, full_size
+from warpbook.harness import checking, data_races, ece408_worker, full_size
 from warpbook.harness.checking import Row
 from warpbook.harness.emulator import emulation
 from warpbook.harness.isolated import IsolatedBench
@@ -28,6 +28,12 @@ TESTS = ("integers", "reals")
 RACE_BATCHES = (ece408.LESSER_BATCH, ece408.ODD_BATCH)
 """Images of each layer's call that data races are looked for in: one batch that files divide among streams."""
 Ask = Callable[[IsolatedBench, int], None]
+_ELSEWHERE = {
+    ece408_worker.KERNELS: "the result is right although no kernel computes it: the host does",
+    ece408_worker.CONVOLUTION: "the result is right although conv_forward_gpu is not called: the prolog or the epilog "
+    "computes it",
+    ece408_worker.INPUTS: "the result is that of the host's inputs although the device has others: the host computes it",
+}
 LARGEST_BATCH = 10_000  # images that the course's program runs at most
 BACKWARDS = "the threads run from the last to the first"
 
@@ -156,17 +162,17 @@ def _results(
 
 
 def _computed_elsewhere(bench: IsolatedBench, variant: Variant, case: Case) -> str:
-    """Why a right result is none of the file's convolution: it is right too where no kernel works, or without
-    `conv_forward_gpu`. Empty where it is wrong then or fails. A file with streams may do all in its prolog."""
+    """Why a right result is none of the file's convolution: it is right too where no kernel works, without
+    `conv_forward_gpu`, or where the device has other inputs than the host. Empty where it is wrong then or fails. A file with
+    streams may do all in its prolog."""
     assert variant.course
-    bench.without_kernels = True
-    if checking.check_case(bench, variant, case, TESTS[:1], diagnose=False)[-1]["ok"]:
-        return "the result is right although no kernel computes it: the host does"
-    bench.without_kernels, bench.without_convolution = False, True
-    if bench.ended or variant.course.is_one_call or ece408.makes_streams(variant.code):
-        return ""
-    if checking.check_case(bench, variant, case, TESTS[:1], diagnose=False)[-1]["ok"]:
-        return "the result is right although conv_forward_gpu is not called: the prolog or the epilog computes it"
+    may_be_elsewhere = variant.course.is_one_call or ece408.makes_streams(variant.code)
+    for without, reason in _ELSEWHERE.items():
+        bench.without = without
+        if bench.ended or (without == ece408_worker.CONVOLUTION and may_be_elsewhere):
+            continue
+        if checking.check_case(bench, variant, case, TESTS[:1], diagnose=False)[-1]["ok"]:
+            return reason
     return ""
 
 

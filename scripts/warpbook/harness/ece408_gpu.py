@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from warpbook.common.supervision import VariantFailure
-from warpbook.harness import checking, ece408_check, nvcc
+from warpbook.harness import checking, ece408_check, ece408_worker, nvcc
 from warpbook.harness.bench import Buffers, allocate
 from warpbook.harness.checking import Row
 from warpbook.harness.isolated import IsolatedBench
@@ -86,7 +86,7 @@ def misplaced_work(variant: Variant, sandboxed: bool, built: Path, layer: Case) 
         with IsolatedBench(variant, sandboxed, library=built) as bench:
             operation, buffers = _prepare_buffers(bench, variant, layer.at(ece408.BATCH))
             _test(bench, variant, layer, operation, buffers, "before")
-            bench.without_convolution = True
+            bench.without = ece408_worker.CONVOLUTION
             _test(bench, variant, layer, operation, buffers, "before")
     except VariantFailure:
         return ""

@@ -12,8 +12,9 @@ from warpbook.harness import emulated_worker, worker_protocol
 ENTRY, NOTED = "warpbook_course", "warpbook_noted"
 """The driver, and what may explain a wrong result of its last call."""
 
-KERNELS, CONVOLUTION = 1, 2
-"""What the driver can leave out of a call: the work of every kernel, or all of `conv_forward_gpu`."""
+KERNELS, CONVOLUTION, INPUTS = 1, 2, 3
+"""What the driver can leave out of a call: the work of every kernel, all of `conv_forward_gpu`, or the inputs, which reach the
+device doubled."""
 
 
 class CourseFile(emulated_worker.EmulatedLibrary):
@@ -33,7 +34,7 @@ class CourseFile(emulated_worker.EmulatedLibrary):
         return {}
 
     def run(self, without: int = 0) -> None:
-        """Call the driver. `without` is KERNELS or CONVOLUTION."""
+        """Call the driver. `without` is KERNELS, CONVOLUTION or INPUTS."""
         arrays = (ctypes.c_void_p(own) for own, _, _ in self._arrays)
         getattr(self._library, ENTRY)(*arrays, *self._extents, without, self._blocks)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpbook.common.supervision import VariantFailure
-from warpbook.harness import checking, ece408_worker, recorded_launches, sandbox, shared_memory, worker_protocol
+from warpbook.harness import checking, recorded_launches, sandbox, shared_memory, worker_protocol
 from warpbook.harness.bench import CpuBench, with_margins
 from warpbook.harness.variant_process import VariantProcess
 from warpbook.kernels.variants import Operation, Variant
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class IsolatedBench(CpuBench):
     """The host, for a CPU variant or, emulated, a GPU variant compiled into `folder`; see `VariantProcess`.
     `reversed_order` runs an emulated kernel's threads from the last to the first, which finds what works in one order
-    only. `without_convolution` leaves out a file's `conv_forward_gpu`, `without_kernels` its kernels' work."""
+    only. `without` is what is left out of a file of the course: KERNELS, CONVOLUTION or INPUTS of `ece408_worker`."""
 
     reference_name = "NumPy float64"
 
@@ -39,8 +39,7 @@ class IsolatedBench(CpuBench):
     ):
         super().__init__()
         self.reversed_order = False
-        self.without_convolution = False
-        self.without_kernels = False
+        self.without = 0
         self.process = VariantProcess(variant, sandboxed, folder, library, races)
         self._variant, self._emulated, self._sandboxed, self._folder = variant, folder is not None, sandboxed, folder
         self._ready_s: float | None = None
@@ -115,9 +114,8 @@ class IsolatedBench(CpuBench):
     def _options(self) -> dict[str, Any]:
         """What a request for a call says of what it leaves out, and of memory that nobody has written."""
         if not self._emulated:
-            return {"how": "without"} if self.without_convolution else {}
-        left_out = self.without_kernels * ece408_worker.KERNELS or self.without_convolution * ece408_worker.CONVOLUTION
-        return {**({"without": left_out} if left_out else {}), **({"large": self.large} if self.large else {})}
+            return {"how": "without"} if self.without else {}
+        return {**({"without": self.without} if self.without else {}), **({"large": self.large} if self.large else {})}
 
     def sample(
         self, sparse: "Sparse", inputs: Mapping[str, np.ndarray], blocks: int, timeout_s: float

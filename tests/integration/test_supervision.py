@@ -16,6 +16,7 @@ from warpbook.common import parent_process
 from warpbook.common.errors import UserError
 from warpbook.common.files import PROJECT
 from warpbook.common.supervision import VariantFailure, run_supervised, run_to_end
+from warpbook.harness import sandbox
 from warpbook.machine import locks
 
 
@@ -313,3 +314,11 @@ exit_status(main)
     snakemake.kill()
     snakemake.wait()
     assert program.wait(30) == -signal.SIGKILL
+
+
+@pytest.mark.skipif(bool(sandbox.unavailable_reason()), reason=sandbox.unavailable_reason())
+def test_processes_without_shared_memory_say_what_to_mount():
+    program = "from warpbook.common.supervision import process_pool\nprocess_pool(1)"
+    command = ["bwrap", "--dev-bind", "/", "/", "--ro-bind", "/usr", "/dev/shm", sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert "MachineFault: processes get no semaphores, Read-only file system: mount /dev/shm" in done.stderr

@@ -12,6 +12,7 @@ from warpbook.harness import building
 from warpbook.kernels import variants
 from warpbook.kernels.languages import LANGUAGES
 from warpbook.problems import networks
+from warpbook.report import pdf
 from warpbook.report.excerpts import ADDED, REMOVED, excerpt
 
 FA17 = networks.find("fa17")
@@ -54,6 +55,15 @@ def test_a_language_without_an_interpreter_cannot_be_checked_without_a_gpu(varia
         (row,) = next(check_variant.emulate(variant_in(package), FA17, False, tmp_path))
         assert row["status"] == "unsupported"
         assert row["reason"].startswith("mine cannot be checked without a GPU")
+
+
+def test_a_doctor_without_pango_prints_its_own_advice_alone(tmp_path, monkeypatch, capsys):
+    (tmp_path / "weasyprint.py").write_text("print('see https://example.org')\nraise OSError('cannot load libpango')")
+    monkeypatch.delitem(sys.modules, "weasyprint", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    pdf.weasyprint.cache_clear()
+    first = next(doctor.findings())
+    assert "apt-get install libpango-1.0-0" in first.remedy and capsys.readouterr().out == ""
 
 
 def test_a_doctor_tells_what_installs_weasyprint(monkeypatch):

@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TypeVar
 
-from warpbook.common.errors import UserError
+from warpbook.common.errors import MachineFault, UserError
 
 Item = TypeVar("Item")
 
@@ -341,9 +341,13 @@ def end_with_parent(parent: int) -> None:
 
 def process_pool(workers: int | None = None) -> ProcessPoolExecutor:
     """Forked processes, as many as there are processors unless it is said, which are killed when this one dies: those of
-    a plain pool wait for their next work for ever."""
+    a plain pool wait for their next work for ever. Raises MachineFault where the system gives them no semaphores."""
     fork = multiprocessing.get_context("fork")
-    return ProcessPoolExecutor(workers, fork, initializer=end_with_parent, initargs=(os.getpid(),))
+    try:
+        return ProcessPoolExecutor(workers, fork, initializer=end_with_parent, initargs=(os.getpid(),))
+    except OSError as error:
+        reason = f"{error.strerror}: mount /dev/shm (a container: --ipc=private), or chmod 1777 /dev/shm"
+        raise MachineFault(f"processes get no semaphores, {reason}") from error
 
 
 def _produce(produce: Callable[[], Iterator[Item]], sender: Connection) -> None:

@@ -1,12 +1,13 @@
 """HTML as a PDF that everyone can read and that lasts: PDF/UA-1 and PDF/A-3a, its runs' tables within."""
 
+import io
 import logging
 import re
 import tempfile
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -134,7 +135,8 @@ def _finish(_: Any, pdf: Any) -> None:
 def weasyprint() -> Any:
     """WeasyPrint, its PDF writer mended; loaded once where a process is forked after this. UserError without it or Pango."""
     try:
-        with warnings.catch_warnings():
+        # Without Pango it prints its own advice.
+        with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
             warnings.filterwarnings("ignore", "No fonts configured")  # of the system, and pages bring their own
             import weasyprint
     except ModuleNotFoundError as error:

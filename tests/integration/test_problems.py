@@ -158,3 +158,11 @@ def test_a_kernel_without_a_time_is_right_or_wrong_and_what_was_not_looked_for_s
     assert row("own", passed, passed) == ("own", "2 of 2", "0.50", "right")
     assert row("own", passed, untried) == ("own", "1 of 1", "0.50", "right; data races were not looked for")
     assert row("own", passed, (False, "wrong_result", "off by 3"))[-1] == "wrong: off by 3"
+    assert row("own", (False, "unsupported", "there is no g++"))[1:] == ("–", "–", "not checked; there is no g++")
+
+
+def test_the_console_names_a_kernel_of_the_user_s_that_nothing_could_check(ev):
+    unchecked = check_results.CheckTally(0, 0, float("nan"), float("nan"), None, None, "there is no g++ here")
+    ev.checks.without_time = [(SimpleNamespace(stem="own"), unchecked)]
+    (line,) = (one for one in console_summary.summary_lines(ev, Path("a.pdf"), Path("a.html")) if "correct:" in one)
+    assert line.endswith("pass every test against float64; not checked: own: there is no g++ here")

@@ -62,16 +62,19 @@ def _verdicts_line(ev: Evidence) -> str:
 
 def _correctness_line(ev: Evidence) -> str:
     device = "gpu" if ev.ranking.best else "cpu"
-    emulated = {one.stem: tally for one, tally in ev.checks.without_time}
+    emulated = {one.stem: tally for one, tally in ev.checks.without_time if tally.tests}
+    unchecked = {one.stem: tally.unsupported for one, tally in ev.checks.without_time if not tally.tests}
     measured = ev.ranking.measured_variants(device)
     tallies = {one.stem: found for one in measured if (found := ev.checks.for_variant(one.name))} | emulated
     wrong = [name for name, tally in tallies.items() if tally.passed < tally.tests]
+    left = f"not checked: {units.join_some([*unchecked], MOST_NAMED)}: {next(iter(unchecked.values()), '')}"
     if not tallies:
-        return ""
+        return left if unchecked else ""
     verdict = f"no: {units.join_some(wrong, MOST_NAMED)} failed a test" if wrong else "yes"
     alone = f" ({len(emulated)} of them on the CPU, emulated, and without a time)" if emulated else ""
     passed = len(tallies) - len(wrong)
-    return f"correct: {verdict}; {passed} of {len(tallies)} variants{alone} pass every test against float64"
+    told = f"correct: {verdict}; {passed} of {len(tallies)} variants{alone} pass every test against float64"
+    return f"{told}; {left}" if unchecked else told
 
 
 def _source(ev: Evidence) -> str:

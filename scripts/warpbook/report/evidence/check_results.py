@@ -160,7 +160,8 @@ class CheckResults(EvidencePart):
 
     @cached_property
     def without_time(self) -> list[tuple[Variant, CheckTally]]:
-        """The study's GPU variants that have no time in the report, with their tests on the CPU emulator in sum."""
+        """The study's GPU variants that have no time in the report, with their tests on the CPU emulator in sum; the user's
+        own, too, where no test could be made."""
         largest, layers = self._ev.largest, self._ev.layer_names
         untimed = [
             variant
@@ -168,7 +169,7 @@ class CheckResults(EvidencePart):
             if not any(self._ev.times.op(variant.name, layer, largest) for layer in layers)
         ]
         tallies = [(variant, self.emulator_tally(variant.name)) for variant in untimed]
-        return [(variant, tally) for variant, tally in tallies if tally and tally.tests]
+        return [(variant, tally) for variant, tally in tallies if tally and (tally.tests or variant.own)]
 
     @property
     def not_compared(self) -> list[tuple[Variant, CheckTally]]:

@@ -39,10 +39,11 @@ def summary_view(ev: Evidence) -> View:
 def _checked_table(ev: Evidence) -> HtmlTable:
     rows = []
     for variant, tally in ev.checks.without_time:
-        verdict = "; ".join(filter(None, ("right", tally.unsupported)))
+        verdict = "; ".join(filter(None, ("right" if tally.tests else "not checked", tally.unsupported)))
         verdict = f"wrong: {tally.failure['reason']}" if tally.failure else verdict
         ratio = units.significant(tally.worst_ratio, 2)
-        rows.append((variant.stem, f"{tally.passed} of {tally.tests}", ratio, verdict))
+        passed = f"{tally.passed} of {tally.tests}" if tally.tests else MISSING
+        rows.append((variant.stem, passed, ratio if tally.tests else MISSING, verdict))
     return HtmlTable(
         "summary-checked",
         "Kernels without a time in this report, run on the CPU. Right: they pass every test. Results are compared with "

@@ -20,7 +20,7 @@ COMMANDS = {
     "triton": "pip install triton",
     "numba_cuda": "pip install 'numba-cuda[cu13]'",
     "cutlass": "pip install nvidia-cutlass-dsl",
-    "cuda.tile": "pip install cuda-tile",
+    "cuda.tile": "pip install 'cuda-tile[tileiras]'",
 }
 
 

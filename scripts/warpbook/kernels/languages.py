@@ -44,7 +44,7 @@ LANGUAGES = {
     "triton": Language("Triton", "triton", {"TRITON_INTERPRET": "1"}),
     "numba_cuda": Language("Numba-CUDA", "numba-cuda[cu13]", {"NUMBA_ENABLE_CUDASIM": "1"}),
     "cutlass": Language("CuTe DSL", "nvidia-cutlass-dsl"),
-    "cuda.tile": Language("cuTile", "cuda-tile"),
+    "cuda.tile": Language("cuTile", "cuda-tile[tileiras]"),
 }
 """By the package that its variants import and require."""
 

@@ -162,7 +162,7 @@ def test_a_kernel_without_a_time_is_right_or_wrong_and_what_was_not_looked_for_s
 
 
 def test_the_console_names_a_kernel_of_the_user_s_that_nothing_could_check(ev):
-    unchecked = check_results.CheckTally(0, 0, float("nan"), float("nan"), None, None, "there is no g++ here")
-    ev.checks.without_time = [(SimpleNamespace(stem="own"), unchecked)]
+    unchecked = check_results.CheckTally(0, 0, float("nan"), float("nan"), None, None, "conv/own needs g++")
+    ev.checks.without_time = [(SimpleNamespace(stem="own", name="conv/own"), unchecked)]
     (line,) = (one for one in console_summary.summary_lines(ev, Path("a.pdf"), Path("a.html")) if "correct:" in one)
-    assert line.endswith("pass every test against float64; not checked: own: there is no g++ here")
+    assert line.endswith("pass every test against float64; not checked: own: it needs g++")

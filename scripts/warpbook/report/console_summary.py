@@ -63,7 +63,8 @@ def _verdicts_line(ev: Evidence) -> str:
 def _correctness_line(ev: Evidence) -> str:
     device = "gpu" if ev.ranking.best else "cpu"
     emulated = {one.stem: tally for one, tally in ev.checks.without_time if tally.tests}
-    unchecked = {one.stem: tally.unsupported for one, tally in ev.checks.without_time if not tally.tests}
+    untested = [(one, tally.unsupported) for one, tally in ev.checks.without_time if not tally.tests]
+    unchecked = {one.stem: reason.replace(one.name, "it") for one, reason in untested}
     measured = ev.ranking.measured_variants(device)
     tallies = {one.stem: found for one in measured if (found := ev.checks.for_variant(one.name))} | emulated
     wrong = [name for name, tally in tallies.items() if tally.passed < tally.tests]

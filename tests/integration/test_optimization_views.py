@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from warpbook.common import units
 from warpbook.config import settings
+from warpbook.profiling import counters
 from warpbook.report import trace_layout
 from warpbook.report.figures import style
 from warpbook.report.views import last_page, milestone_4
@@ -245,6 +246,20 @@ def test_a_kernel_s_resources_are_those_of_the_gpu_cited_and_without_a_build_the
     assert ev.builds.main_kernel_resources("direct") is None
 
 
+def test_where_no_block_is_known_the_occupancy_is_what_the_profiler_read(evidence_of, small_archive):
+    ev = evidence_of(small_archive)
+    ev.builds.occupancy = lambda row: None  # as of a launcher whose program was not profiled
+    launches = [ev.counters.calls["direct", layer].longest for layer in ev.layer_names]
+    least = min(launch.values[counters.THEORETICAL] for launch in launches) / 100
+    found = ev.builds.main_kernel_resources("direct")
+    assert (found.occupancy, found.limiter) == (least, "")
+    variant = ev.plan.variants["constant_weights"]
+    shown = milestone_4._build_comparison(ev, variant)
+    assert shown.occupancy_before == units.percent(least, 0) and "limited" not in shown.occupancy
+    ev.counters.calls = {}
+    assert milestone_4._build_comparison(ev, variant).occupancy == "unknown"
+
+
 def test_an_optimization_without_words_goes_by_its_name_and_is_asked_for_them(
     evidence_of, small_archive, few_variants, monkeypatch
 ):
@@ -257,6 +272,14 @@ def test_an_optimization_without_words_goes_by_its_name_and_is_asked_for_them(
     assert (
         shown.notes == "constant_weights.cu, or constant_weights.yaml beside it, does not say its `title` and `expect`."
     )
+
+
+def test_words_in_backticks_of_a_header_are_set_as_code(documents_with, monkeypatch):
+    documents = documents_with("fa18")
+    variant = documents._ev.plan.variants["constant_weights"]
+    header = variant.header.model_copy(update={"idea": "It sets `allow=1`.", "expect": "`x` falls."})
+    monkeypatch.setitem(documents._ev.plan.variants, variant.name, dataclasses.replace(variant, header=header))
+    assert "It sets <code>allow=1</code>." in documents.whole and "<code>x</code> falls." in documents.whole
 
 
 def test_a_call_that_launching_paces_says_so_in_its_section_and_in_that_of_what_builds_on_it(ev, sections):

@@ -9,6 +9,7 @@ import pandas as pd
 
 from warpbook.kernels import occupancy
 from warpbook.kernels.variants import Variant
+from warpbook.profiling.counters import THEORETICAL
 from warpbook.report.evidence.scope import EvidencePart, cached_method
 from warpbook.runs import tables
 from warpbook.runs.tables import PRECISION
@@ -16,7 +17,8 @@ from warpbook.runs.tables import PRECISION
 
 @dataclass(frozen=True)
 class Resources:
-    """Of a variant's main kernel, for the architecture of the GPU cited. occupancy: None where it is not known."""
+    """Of a variant's main kernel, for the architecture of the GPU cited. occupancy: None where it is not known. limiter:
+    empty where the profiler read the occupancy alone."""
 
     kernel: str
     arch: str
@@ -68,10 +70,17 @@ class BuildResults(EvidencePart):
         if of_main.empty:
             return None
         row = of_main.iloc[0]
-        share, limiter = self.occupancy(row) or (None, "unknown")
+        share, limiter = self.occupancy(row) or (self._counted_occupancy(variant, main), "")
         return Resources(
             main, self._ev.arch, int(row.registers), int(row.shared_bytes), int(row.spill_bytes), share, limiter
         )
+
+    def _counted_occupancy(self, variant: str, kernel: str) -> float | None:
+        """Theoretical occupancy of a kernel as the profiler read it, the least of any case; None where it did not."""
+        calls = (self._ev.counters.calls.get((variant, layer)) for layer in self._ev.layer_names)
+        launches = [launch for call in calls if call for launch in call.launches if launch.kernel == kernel]
+        read = [launch.values[THEORETICAL] for launch in launches if THEORETICAL in launch.values]
+        return min(read) / 100 if read else None
 
     def occupancy(self, row: Any) -> tuple[float, str] | None:
         """Theoretical occupancy of a kernel and its limit, in a profile's block or its header's, if any."""

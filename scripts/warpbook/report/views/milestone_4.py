@@ -189,14 +189,14 @@ def _build_comparison(ev: Evidence, variant: Variant) -> View | None:
     after = ev.builds.main_kernel_resources(variant.name)
     if before is None or after is None:
         return None
-    unknown = "unknown, as its launcher sets the block's shape"
-    known, known_before = (units.percent(one.occupancy, 0) for one in (after, before))
+    limits = [f", {'limited by ' * (one is after)}{one.limiter}" if one.limiter else "" for one in (after, before)]
+    known = ["unknown" if one.occupancy is None else units.percent(one.occupancy, 0) for one in (after, before)]
     return View(
         kernel="" if after.kernel == variant.kernel else after.kernel,
         after=after,
         before=before,
-        occupancy=unknown if after.occupancy is None else f"{known}, limited by {after.limiter}",
-        occupancy_before="unknown" if before.occupancy is None else f"{known_before}, {before.limiter}",
+        occupancy=known[0] + limits[0],
+        occupancy_before=known[1] + limits[1],
     )
 
 

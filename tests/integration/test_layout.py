@@ -37,6 +37,10 @@ def test_no_type_is_smaller_than_six_and_a_half_points_and_the_report_has_twenty
     assert len(report.pdf.pages) <= 20 and len(report.supplement.pages) <= 50
 
 
+def test_the_longest_ladder_has_twelve_pages_at_most(pages_of):
+    assert len(pages_of("gemm")) <= 12
+
+
 def words_on(page: Any, seen: Any) -> str:
     return " ".join(getattr(box, "text", "") for box in seen.shown(page))
 

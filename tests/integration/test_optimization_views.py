@@ -103,9 +103,19 @@ def test_a_kernel_that_no_run_holds_or_the_run_before_did_not_is_told_in_full(
     ev, evidence_of, small_archive, monkeypatch
 ):
     fresh = milestone_4.remaining_optimizations(ev)[0].name
-    before = SimpleNamespace(record={"variants": [name for name in ev.gpu_run.record["variants"] if name != fresh]})
+    others = {name: one for name, one in ev.gpu_run.record["variants"].items() if name != fresh}
+    before = SimpleNamespace(record={"variants": others})
     monkeypatch.setattr(milestone_4.catalog, "run_before", lambda *_: before)
     assert fresh not in {one.name for one in milestone_4.remaining_optimizations(ev)}
+    # Of many new ones the fastest.
+    leading = {step.name for step in ev.ranking.chain(ev.ranking.best)[1:]}
+    asked = {place.removeprefix("m4-") for place in ev.study.deliverables.values()} | {*ev.study.show_profile_of}
+    rest = {one.name for one in milestone_4.remaining_optimizations(ev)} | {fresh}
+    before.record["variants"] = {}
+    monkeypatch.setattr(milestone_4, "MOST_DESCRIBED", 1)
+    fastest = next(one.name for one in ev.ranking.fastest_first if one.name in rest)
+    assert rest - {one.name for one in milestone_4.remaining_optimizations(ev)} == {fastest}
+    assert len(rest) > 1 and not rest & (leading | asked)
     monkeypatch.undo()
     lacking = evidence_of(small_archive)
     lacking.problems.table = pd.DataFrame(

@@ -7,8 +7,10 @@ from typing import Any
 
 import pandas as pd
 
+from warpbook.harness import reference
 from warpbook.kernels import occupancy
 from warpbook.kernels.variants import Variant
+from warpbook.problems.problem import Case
 from warpbook.profiling.counters import THEORETICAL
 from warpbook.report.evidence.scope import EvidencePart, cached_method
 from warpbook.runs import tables
@@ -154,6 +156,26 @@ class CheckResults(EvidencePart):
         frame = self._ev.selection.optional_rows(PRECISION)
         exact = (frame.rel_l2_err == 0) & (frame.direct_rel_l2_err == 0)
         return frame.assign(ratio=(frame.rel_l2_err / frame.direct_rel_l2_err).mask(exact, 1.0))
+
+    @cached_property
+    def unit_errors(self) -> dict[str, pd.DataFrame]:
+        """By variant, of its tests on reals the largest `error` of an output as a share of the magnitude that it is held
+        against, and the `limit` of that share, by the terms of the longest sum."""
+        cases: dict[Any, Case] = {case.name: case for case in self._ev.problem.ragged}
+        cases |= {(case.name, size): case.at(size) for case in self._ev.layers for size in self._ev.sizes}
+        local = self._ev.local.table(tables.CORRECTNESS)
+        emulated = local[(local.network == self._ev.network.name) & (local.device == "emulator")]
+        tests = pd.concat([self.table, emulated])
+        tests = tests[(tests.test == "reals") & (tests.worst_ratio > 0)]
+        found: dict[str, list[tuple[int, float, float]]] = {}
+        for row in tests[["variant", "layer", "size", "worst_ratio"]].itertuples(index=False):
+            variant = self._ev.plan.variants.get(row.variant)
+            case = cases.get(row.layer) or cases.get((row.layer, row.size))
+            if variant and case:
+                limit = reference.unit_error(case, variant)
+                found.setdefault(variant.name, []).append((case.sums, row.worst_ratio * limit, limit))
+        columns = ["terms", "error", "limit"]
+        return {name: pd.DataFrame(rows, columns=columns).groupby("terms").max() for name, rows in found.items()}
 
     @cached_method
     def for_variant(self, variant: str) -> CheckTally | None:

@@ -157,7 +157,11 @@ def _ratio_words(ev: Evidence, best: Variant, other: Variant) -> str:
         return f"{number} against {other.stem} ({speedup.doubt})"
     if number == NO_RATIO:
         return f"{speedup.verdict} than {other.stem} ({speedup.doubt})"
-    return f"{number} that of {other.stem}{f' ({speedup.doubt})' * speedup.rough}"
+    doubt = speedup.doubt if speedup.rough else ""
+    if speedup.verdict == "ambiguous" and not doubt:
+        by_gpu = ev.times.total_speedup(best.name, ev.largest, over=other.name, kind="gpu")
+        doubt = f"ambiguous{f': {units.ratio(by_gpu.ratio.value)} by GPU time' if by_gpu else ''}"
+    return f"{number} that of {other.stem}{f' ({doubt})' if doubt else ''}"
 
 
 def _correctness_sentence(ev: Evidence, best: Variant) -> str:

@@ -17,6 +17,7 @@ from warpbook.report.views import cell_markup, claim_table, ladder
 from warpbook.report.views.components import Cell, Figure, HtmlTable, View
 from warpbook.runs import catalog
 
+MOST_DESCRIBED = 11  # optimizations, if those that lead to the fastest leave room: about five pages
 ELSEWHERE = {"faster": "slower", "slower": "faster", "same": "faster", "ambiguous": "faster"}
 """The verdict at another size that is worth a word beside the one at the largest."""
 
@@ -48,14 +49,18 @@ def _measured_optimizations(ev: Evidence) -> list[Variant]:
 
 
 def _chapter_variants(ev: Evidence) -> set[str]:
-    """Those described in full: asked for, leading to the fastest, new, or without a figure, unless all are."""
+    """Those described in full: asked for, leading to the fastest, without a figure, and the fastest of those that are new."""
     asked = {place.removeprefix("m4-") for place in ev.study.deliverables.values()} | {*ev.study.show_profile_of}
     fastest = filter(None, (ev.ranking.best, ev.ranking.best_rounded))
     leading = {step.name for one in fastest for step in ev.ranking.chain(one)}
     before = catalog.run_before(ev.gpu_run, ev.network.name) if ev.gpu_run else None
-    new = {one.name for one in _measured_optimizations(ev) if before and one.name not in before.record["variants"]}
     lacking = {*ev.problems.table.variant} if ev.gpu_run else set[str]()
-    return asked | leading | new | lacking
+    tried = [one.name for one in _measured_optimizations(ev)]
+    told = {name for name in tried if name in asked | leading | lacking}
+    new = [name for name in tried if before and name not in told | before.record["variants"].keys()]
+    order = [one.name for one in ev.ranking.fastest_first]  # without those that have no time of some layer
+    new.sort(key=lambda name: order.index(name) if name in order else -1)
+    return told | {*new[: max(MOST_DESCRIBED - len(told), 1)]}
 
 
 def _ladder(ev: Evidence, told: list[Variant]) -> HtmlTable:

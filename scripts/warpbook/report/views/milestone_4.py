@@ -49,18 +49,20 @@ def _measured_optimizations(ev: Evidence) -> list[Variant]:
 
 
 def _chapter_variants(ev: Evidence) -> set[str]:
-    """Those described in full: asked for, leading to the fastest, without a figure, and the fastest of those that are new."""
+    """Those described in full: asked for or leading to the fastest; of those without a figure, and then of new ones, the
+    fastest first, as many as there is room for."""
     asked = {place.removeprefix("m4-") for place in ev.study.deliverables.values()} | {*ev.study.show_profile_of}
     fastest = filter(None, (ev.ranking.best, ev.ranking.best_rounded))
     leading = {step.name for one in fastest for step in ev.ranking.chain(one)}
     before = catalog.run_before(ev.gpu_run, ev.network.name) if ev.gpu_run else None
     lacking = {*ev.problems.table.variant} if ev.gpu_run else set[str]()
     tried = [one.name for one in _measured_optimizations(ev)]
-    told = {name for name in tried if name in asked | leading | lacking}
-    new = [name for name in tried if before and name not in told | before.record["variants"].keys()]
+    told = {name for name in tried if name in asked | leading}
+    known = {*before.record["variants"]} if before else {*tried}
+    others = [name for name in tried if name not in told and (name in lacking or name not in known)]
     order = [one.name for one in ev.ranking.fastest_first]  # without those that have no time of some layer
-    new.sort(key=lambda name: order.index(name) if name in order else -1)
-    return told | {*new[: max(MOST_DESCRIBED - len(told), 1)]}
+    others.sort(key=lambda name: order.index(name) if name in order else -1)
+    return told | {*others[: max(MOST_DESCRIBED - len(told), 1)]}
 
 
 def _ladder(ev: Evidence, told: list[Variant]) -> HtmlTable:

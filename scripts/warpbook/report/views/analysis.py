@@ -209,7 +209,7 @@ def _units_of_others(ev: Evidence) -> tuple[Figure, ...]:
             f"analysis-units-{case.name.replace(' ', '-')}",
             unit_plots.speed_of_light(ev, names, [case]),
             f"Bars of how busy each unit of the GPU is, in percent of its peak, on {case.name}.",
-            f"Use of each unit as in the figure before, on {case.name}.",
+            f"Use of each unit on {case.name}, with the rows, columns and colours above.",
         )
         for case in (ev.layers[1:] if _many_bars(ev) else ())
         if unit_plots.unit_rows(ev, case, names)

@@ -168,6 +168,7 @@ class CheckResults(EvidencePart):
         tests = pd.concat([self.table, emulated])
         tests = tests[(tests.test == "reals") & (tests.worst_ratio > 0)]
         found: dict[str, list[tuple[int, float, float]]] = {}
+        row: Any
         for row in tests[["variant", "layer", "size", "worst_ratio"]].itertuples(index=False):
             variant = self._ev.plan.variants.get(row.variant)
             case = cases.get(row.layer) or cases.get((row.layer, row.size))

@@ -54,7 +54,8 @@ def _gains(ev: Evidence) -> HtmlTable | None:
     found: dict[tuple[str, str, str, str, int], tuple[Cell, ...]] = {}
     table, measured = ev.published, False
     times = table[table.quantity.isin(TIMES) & table.layer.isin([*ev.layer_names, "both"])]
-    libraries = {row.layer: row.variant for row in times.itertuples() if _is_library(ev, row.variant)}
+    rows: list[Any] = list(times.itertuples())
+    libraries = {row.layer: row.variant for row in rows if _is_library(ev, row.variant)}
     same = ["quantity", "layer", "size", "weights"]
     times = times.assign(weights=times.note.str.extract("weights: (high|low)", expand=False).fillna(""))
     row: Any
@@ -69,13 +70,14 @@ def _gains(ev: Evidence) -> HtmlTable | None:
         key = (row.variant, over, row.quantity, row.layer, _own_size(ev, row))
         ours = _own_gain(ev, *key)
         measured |= ours is not None
-        cells = (units.ratio(published), cell_markup.speedup_cell(ours))
+        cells: tuple[Cell, ...] = (units.ratio(published), cell_markup.speedup_cell(ours))
         if libraries:
             cells += _library_shares(ev, row, alike[alike.variant == libraries.get(row.layer)])
         found.setdefault(key, cells)
     if not measured:
         return None
-    quantities, layers, our_sizes = ({place[end] for place in found} for end in (2, 3, 4))
+    quantities, layers = ({place[end] for place in found} for end in (2, 3))
+    our_sizes = {size for *_, size in found}
     alone = not ev.is_network and len(quantities) == len(layers) == len(our_sizes) == 1
     columns = (
         *words("Variant", "Over", *["Time", ev.case_word.capitalize()] * (not alone)),

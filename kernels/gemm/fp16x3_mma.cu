@@ -1,7 +1,7 @@
 /*
 title:     FP32 as hi and lo FP16 parts, by mma.sync
-idea:      Every value is split into a hi and a lo FP16 part, which together keep 22 bits. Before, a power of two for
-           its row of A or column of B brings it into FP16's range. Tensor cores multiply hi * hi, hi * lo and lo *
+idea:      Every value is split into a hi and a lo FP16 part, which together keep 22 bits. Before that, a power of two for
+           each row of A and column of B scales its values into FP16's range. Tensor cores multiply hi * hi, hi * lo, lo *
            hi. They cut off digits where they add, so each of their sums spans 16 steps along k alone, and the FP32
            pipes add those. The parts are stored in the order of the fragments of mma. Rows and columns with values
            below 2^-28 of their largest are computed in FP32 by a last kernel.

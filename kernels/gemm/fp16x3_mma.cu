@@ -1,10 +1,10 @@
 /*
 title:     FP32 as hi and lo FP16 parts, by mma.sync
-idea:      Every value is split into a hi and a lo FP16 part, which together keep 22 bits. Before, a power of two for
-           its row of A or column of B brings it into FP16's range. Tensor cores multiply hi * hi, hi * lo and lo *
-           hi. They cut off digits where they add, so each of their sums spans 16 steps along k alone, and the FP32
-           pipes add those. The parts are stored in the order of the fragments of mma. Rows and columns with values
-           below 2^-28 of their largest are computed in FP32 by a last kernel.
+idea:      Every value is split into a hi and a lo FP16 part, which together keep 22 bits. Before that, a power of two
+           for each row of A and column of B scales its values into FP16's range. Tensor cores multiply hi * hi, hi *
+           lo, lo * hi. They cut off digits where they add, so each of their sums spans 16 steps along k alone, and
+           the FP32 pipes add those. The parts are stored in the order of the fragments of mma. Rows and columns with
+           values below 2^-28 of their largest are computed in FP32 by a last kernel.
 expect:    Through mma.sync, tensor cores do about 10 times the multiply-adds of the FP32 pipes and need 3 for each.
            At 70 % of their rate that is 2.3 times the FP32 peak. Splitting moves 2.5 bytes for each byte of A and B,
            0.1 ms of 1 ms at 4096. At least 2.3 times as fast as cuBLAS in FP32 there. Errors stay those of FP32 sums.

@@ -2,11 +2,11 @@
 title:     Triton, FP32 as hi and lo TF32 parts
 idea:      The kernel of triton_tiled with `input_precision="tf32x3"`. Triton splits each value into two TF32 parts and
            multiplies hi * hi, hi * lo and lo * hi on the tensor cores, on Hopper by wgmma. It leaves lo * lo out.
-expect:    The tensor cores do 7 times the multiply-adds of the FP32 pipes in TF32, and three products make one. Of the
-           factor of 2 that is left, B costs a part. wgmma reads it from shared memory, so each step splits its tile
-           there, behind barriers. A block of 128 x 64 values has 8 warps and 150 registers a thread, and a multiprocessor
-           for itself. Nothing hides what it waits for. At least a fifth faster than FP32, and slower than fp16x3_wgmma,
-           whose parts are split once.
+expect:    The tensor cores do 7 times the multiply-adds of the FP32 pipes in TF32, and three products make one. A
+           factor of 2 is left, and splitting B takes a part of it. wgmma reads B from shared memory, so each step
+           splits B's tile there, between barriers. A block of 128 x 64 values has 8 warps and 150 registers a thread,
+           so a multiprocessor holds one block, and none computes while it waits. At least a fifth faster than FP32,
+           and slower than fp16x3_wgmma, whose parts are split once.
 builds_on: triton_tiled
 split:     {precision: tf32, products: 3}
 requires:  triton

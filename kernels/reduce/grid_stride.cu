@@ -6,7 +6,7 @@ idea:      Each multiprocessor gets BLOCKS blocks, whatever n is. Their threads 
 expect:    shuffles starts a block for every 2048 bytes. Here a block starts once, and a thread has 64 bytes under
            way. So a multiprocessor has 128 KiB, more than the 40 or so that latency times bandwidth asks for. 92 % of
            the copy rate or more from 2^26 values on. At 2^16 values launches alone are seen. On 132 multiprocessors
-           each sum takes 248 values after each other at 2^28, so the error grows faster than the logarithm of n, up
+           each sum is of 248 values at 2^28, one after another. So the error grows faster than the logarithm of n, up
            to three times that of shuffles.
 builds_on: shuffles
 reference: https://developer.nvidia.com/blog/cuda-pro-tip-write-flexible-kernels-grid-stride-loops/

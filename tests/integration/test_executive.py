@@ -68,6 +68,28 @@ def test_a_kernel_that_is_ahead_on_one_layer_is_named_with_the_time_of_both_toge
     assert "fp16x3_wgmma" not in best_sentence(changed) + time_plots.op_times(changed)
 
 
+def test_where_the_best_takes_tensor_cores_the_fastest_in_plain_fp32_is_named_beside_the_library(
+    ev, evidence_of, small_archive
+):
+    plain, peer = ev.ranking.best_plain, ev.ranking.best_peer
+    assert (plain.name, plain.header.split) == ("layer_specialised", None)
+    ratio = units.ratio(ev.times.total_speedup(plain.name, ev.largest, over=peer.name).ratio.value)
+    said = f"In plain FP32, without tensor cores, {plain.name} is the fastest. Speed: {ratio} that of {peer.name}"
+    assert said in best_sentence(ev)
+    other = evidence_of(small_archive)
+    other.ranking.best_plain = None  # as where the best itself is plain
+    assert "In plain FP32" not in best_sentence(other)
+
+
+def test_a_short_call_is_held_against_its_bound_by_gpu_time_too(ev, monkeypatch):
+    total, of_best = ev.times.total, ev.ranking.best.name
+    bound = ev.times.total_method_bound_ms(of_best, ev.largest)
+    shares = [units.percent(bound / total(of_best, ev.largest, kind=kind).value, 0) for kind in ("op", "gpu")]
+    assert f"{shares[0]} of the hardware's bound. " in best_sentence(ev)
+    monkeypatch.setattr(executive, "LAUNCH_SHARE", 0.0)
+    assert f"{shares[0]} of the hardware's bound ({shares[1]} by GPU time, which has no launch" in best_sentence(ev)
+
+
 def test_variants_that_together_are_far_ahead_of_the_best_alone_come_first(ev, monkeypatch):
     assert best_sentence(ev).startswith("fp16x3_mma computes both layers")
     monkeypatch.setattr(executive, "FAR_AHEAD", 1.0)
@@ -144,8 +166,12 @@ def test_a_library_s_call_that_runs_the_kernels_of_another_is_named_with_that(ev
     told.ranking = Ranking(told)
     named = [cell_markup.library_words(told, one) for one in every]
     assert named == ["naive", "fp32", "emulated (kernels of fp32)", "tf32"]
+    told.ranking.best_peer = every[2]
+    runs = "emulated is the fastest library at FP32 accuracy"
+    assert executive._peer_sentence(told) == f"{runs}; here it runs the kernels of fp32"
     calls.clear()
     assert cell_markup.library_words(told, every[2]) == "emulated"
+    assert executive._peer_sentence(told) == runs
 
 
 def test_the_page_tells_the_convolutions_share_of_the_whole_program_and_no_two_times_within_its_noise(ev):
@@ -173,5 +199,5 @@ def test_a_chart_has_the_libraries_the_start_and_the_fastest_and_no_more_than_ca
     other = Evidence(ev.plan, "fa18", ev.gpu_run)
     shown = {one.name for one in other.ranking.foremost("gpu")}
     peers = {one.name for one in other.ranking.measured_variants("gpu", peers=True)}
-    assert shown == peers | {"direct", "fp16x3_mma", "fp16x3_wgmma"}
+    assert shown == peers | {"direct", "layer_specialised", "fp16x3_mma", "fp16x3_wgmma"}
     assert {one.name for one in other.ranking.measured_variants("gpu")} - shown

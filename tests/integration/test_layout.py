@@ -40,6 +40,10 @@ def test_no_type_is_smaller_than_six_and_a_half_points_and_the_report_has_twenty
     assert len(report.pdf.pages) <= 20 and len(report.supplement.pages) <= 50
 
 
+def test_the_longest_ladder_has_twelve_pages_at_most(pages_of):
+    assert len(pages_of("gemm")) <= 12
+
+
 def words_on(page: Any, seen: Any) -> str:
     return " ".join(getattr(box, "text", "") for box in seen.shown(page))
 
@@ -104,6 +108,23 @@ def test_words_beyond_a_margin_and_empty_pages_are_seen(seen):
 
     assert seen.void(page_of("<p>One</p><p>Two</p>")) > 0.8
     assert seen.void(page_of('<div style="height: 240mm"></div><p>Low</p>')) < 0.1
+
+
+def test_a_heading_with_a_sentence_stays_with_its_table(seen):
+    sheet = (PROJECT / "reports" / "style" / "page.css").read_text()
+    rows = "".join(f"<tr><td>Row</td><td>{number}</td></tr>" for number in range(6))
+    table = (
+        f'<table class="data short"><thead><tr><th>Head</th><th>Place</th></tr></thead><tbody>{rows}</tbody></table>'
+    )
+    for sentence, first_page in (
+        ("<p>Sentence</p>", "Before"),
+        ("", "Before"),
+        ("<p>A</p><p>B</p>", "Before Heading A B"),
+    ):
+        body = f'<div style="height: 215mm">Before</div><h2>Heading</h2>{sentence}{table}'
+        document = f'<html lang="en"><title>T</title><style>{sheet}</style><body>{body}'
+        pages = pdf.lay_out(document).pages
+        assert words_on(pages[0], seen) == first_page
 
 
 def test_of_a_table_that_is_broken_no_page_has_the_head_with_a_row_or_two_or_the_last_row_alone(seen):

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from warpbook.common import units
 from warpbook.config import settings
+from warpbook.profiling import counters
 from warpbook.report import trace_layout
 from warpbook.report.figures import style
 from warpbook.report.views import last_page, milestone_4
@@ -102,9 +103,21 @@ def test_a_kernel_that_no_run_holds_or_the_run_before_did_not_is_told_in_full(
     ev, evidence_of, small_archive, monkeypatch
 ):
     fresh = milestone_4.remaining_optimizations(ev)[0].name
-    before = SimpleNamespace(record={"variants": [name for name in ev.gpu_run.record["variants"] if name != fresh]})
+    others = {name: one for name, one in ev.gpu_run.record["variants"].items() if name != fresh}
+    before = SimpleNamespace(record={"variants": others})
     monkeypatch.setattr(milestone_4.catalog, "run_before", lambda *_: before)
     assert fresh not in {one.name for one in milestone_4.remaining_optimizations(ev)}
+    # Of many new ones those without a time of each layer, and then the fastest.
+    measured = evidence_of(small_archive)
+    measured.problems.table = ev.problems.table.head(0)
+    before.record["variants"] = {*ev.gpu_run.record["variants"]}
+    rest = {one.name for one in milestone_4.remaining_optimizations(measured)}
+    described = len(milestone_4.milestone_4_view(measured).optimizations)
+    before.record["variants"] = {}
+    monkeypatch.setattr(milestone_4, "MOST_DESCRIBED", described + 2)
+    fastest = next(one.name for one in ev.ranking.fastest_first if one.name in rest)
+    left = rest - {one.name for one in milestone_4.remaining_optimizations(measured)}
+    assert left == {"fp16x3_wgmma", fastest} and len(rest) > 2
     monkeypatch.undo()
     lacking = evidence_of(small_archive)
     lacking.problems.table = pd.DataFrame(
@@ -245,6 +258,20 @@ def test_a_kernel_s_resources_are_those_of_the_gpu_cited_and_without_a_build_the
     assert ev.builds.main_kernel_resources("direct") is None
 
 
+def test_where_no_block_is_known_the_occupancy_is_what_the_profiler_read(evidence_of, small_archive):
+    ev = evidence_of(small_archive)
+    ev.builds.occupancy = lambda row: None  # as of a launcher whose program was not profiled
+    launches = [ev.counters.calls["direct", layer].longest for layer in ev.layer_names]
+    least = min(launch.values[counters.THEORETICAL] for launch in launches) / 100
+    found = ev.builds.main_kernel_resources("direct")
+    assert (found.occupancy, found.limiter) == (least, "")
+    variant = ev.plan.variants["constant_weights"]
+    shown = milestone_4._build_comparison(ev, variant)
+    assert shown.occupancy_before == units.percent(least, 0) and "limited" not in shown.occupancy
+    ev.counters.calls = {}
+    assert milestone_4._build_comparison(ev, variant).occupancy == "unknown"
+
+
 def test_an_optimization_without_words_goes_by_its_name_and_is_asked_for_them(
     evidence_of, small_archive, few_variants, monkeypatch
 ):
@@ -257,6 +284,14 @@ def test_an_optimization_without_words_goes_by_its_name_and_is_asked_for_them(
     assert (
         shown.notes == "constant_weights.cu, or constant_weights.yaml beside it, does not say its `title` and `expect`."
     )
+
+
+def test_words_in_backticks_of_a_header_are_set_as_code(documents_with, monkeypatch):
+    documents = documents_with("fa18")
+    variant = documents._ev.plan.variants["constant_weights"]
+    header = variant.header.model_copy(update={"idea": "It sets `allow=1`.", "expect": "`x` falls."})
+    monkeypatch.setitem(documents._ev.plan.variants, variant.name, dataclasses.replace(variant, header=header))
+    assert "It sets <code>allow=1</code>." in documents.whole and "<code>x</code> falls." in documents.whole
 
 
 def test_a_call_that_launching_paces_says_so_in_its_section_and_in_that_of_what_builds_on_it(ev, sections):

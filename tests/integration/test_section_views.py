@@ -307,7 +307,7 @@ def test_every_roof_that_the_caption_names_is_drawn_on_each_layer(ev):
         assert roofline.svg.count(f">{words}<") == len(ev.layers), words
 
 
-def test_of_what_each_step_to_the_best_kernel_keeps_busy_the_unit_that_bounds_it_stands_out(ev):
+def test_of_what_each_step_to_the_best_kernel_keeps_busy_the_unit_that_bounds_it_stands_out(ev, monkeypatch):
     steps = [step.name for step in ev.ranking.chain(ev.ranking.best)]
     drawn = analysis.analysis_view(ev).counts.units
     words = {"Issue": "instruction issue", "Pipes": "pipes", "L1": "the L1", "L2": "the L2", "DRAM": "DRAM"}
@@ -320,6 +320,12 @@ def test_of_what_each_step_to_the_best_kernel_keeps_busy_the_unit_that_bounds_it
         (row,) = unit_plots.unit_rows(ev, case, [step])
         assert row.bound.removesuffix(", shared") == "".join(bound)
         assert row.name in drawn.alt and drawn.svg.count(f">{row.name}<") == len(ev.layers)
+    monkeypatch.setattr(analysis, "MOST_TOGETHER", 1)
+    apart = analysis.analysis_view(ev).counts
+    for place, figure in enumerate((apart.units, *apart.units_of_others)):
+        assert [f"{case.name}<" in figure.svg or f">{case.name}: " in figure.svg for case in ev.layers] == [
+            other == place for other in range(len(ev.layers))
+        ]
 
 
 def test_the_first_gpu_kernel_is_shown_at_each_size_with_its_distance_from_each_bound(ev):

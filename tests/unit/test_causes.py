@@ -31,8 +31,10 @@ def evidence(
     shares: dict[str, float] | None = None,
     faster: dict[str, SimpleNamespace] | None = None,
     resource: str = "memory bandwidth",
+    gpu_ms: float = 1.0,
 ) -> SimpleNamespace:
-    """shares: of its bound's speed that the best kernel reaches on each layer; faster: what is faster there than it."""
+    """shares: of its bound's speed that the best kernel reaches on each layer; faster: what is faster there than it; gpu_ms:
+    the GPU time where the op time is 1 ms."""
     layers = list(dict.fromkeys(layer for _, layer in calls))
     reached = shares or dict.fromkeys(layers, 0.5)
     return SimpleNamespace(
@@ -44,7 +46,7 @@ def evidence(
         counters=SimpleNamespace(calls=calls),
         ranking=SimpleNamespace(naive=NAIVE, faster_variants=faster or {}),
         times=SimpleNamespace(
-            op=lambda name, layer, size: SimpleNamespace(value=1.0),
+            op=lambda name, layer, size, kind: SimpleNamespace(value=gpu_ms if kind == "gpu" else 1.0),
             limiting_resource=lambda layer, size: resource,
             method_bound_ms=lambda name, layer, size: reached[layer.name],
         ),
@@ -120,6 +122,20 @@ def test_the_advice_is_for_the_layer_farthest_from_its_bound_and_by_its_busiest_
     other = SimpleNamespace(name="tiled", stem="tiled")
     by_another = evidence(calls | {("tiled", "conv1"): call(DRAM=85)}, {"conv1": 0.3, "conv2": 0.9}, {"conv1": other})
     assert advice(by_another).startswith("On conv1, tiled runs at 30 % of its bound, and the busiest unit is DRAM. ")
+
+
+def test_where_the_kernels_alone_are_near_their_bound_the_launch_is_what_is_left():
+    small = {("blocked", "conv1"): call(DRAM=85)}
+    said = "On conv1, blocked runs at 80 % of its bound; its kernels alone reach 94 %. Little is left to gain but the launch and the wait for it"
+    assert advice(evidence(small, {"conv1": 0.8}, gpu_ms=0.85)) == said
+
+
+def test_of_a_case_that_memory_bounds_dram_is_the_busiest_unit_where_it_and_l2_are_busy():
+    both = {("blocked", "conv1"): call(L2=87, DRAM=85)}
+    assert cause(evidence(both)) == "The busiest unit is DRAM (85 %)"
+    assert advice(evidence(both)).endswith(causes.REMEDIES[counters.DRAM])
+    assert cause(evidence(both, resource="FP32 arithmetic")) == "The busiest unit is the L2 cache (87 %)"
+    assert cause(evidence({("blocked", "conv1"): call(L2=87, DRAM=60)})) == "The busiest unit is the L2 cache (87 %)"
 
 
 def test_where_no_unit_is_near_its_peak_the_advice_is_against_latency_and_without_counters_to_read_them():

@@ -1,6 +1,7 @@
 """Kernels in other languages than CUDA C++: what is said where one is missing, and what a report shows of them."""
 
 import sys
+import tomllib
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -8,6 +9,7 @@ import pytest
 
 import check_variant
 import doctor
+from warpbook.common.files import PROJECT
 from warpbook.harness import building
 from warpbook.kernels import variants
 from warpbook.kernels.languages import LANGUAGES
@@ -22,6 +24,12 @@ COMMANDS = {
     "cutlass": "pip install nvidia-cutlass-dsl",
     "cuda.tile": "pip install 'cuda-tile[tileiras]'",
 }
+
+
+def test_each_language_is_an_optional_extra():
+    extras = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    offered = {requirement.partition(">=")[0] for requirements in extras.values() for requirement in requirements}
+    assert {one.package for one in LANGUAGES.values()} <= offered
 
 
 @pytest.fixture

@@ -161,6 +161,15 @@ def test_errors_are_those_of_variants_that_do_not_sum_plainly_of_what_they_build
     }  # fmt: skip
 
 
+def test_errors_are_those_of_every_variant_where_sums_are_of_no_products():
+    made = set(targets(study="gemm,reduce", optional_measurements=["precision"]).optional_parts)
+    for name, variant in KNOWN.items():
+        if variant.device == "gpu" and name.startswith("reduce/"):
+            assert f"results/parts/precision/{name}.csv" in made
+    assert "results/parts/precision/gemm/fp16x3_mma.csv" in made
+    assert "results/parts/precision/gemm/tiled.csv" not in made
+
+
 def test_a_variant_is_measured_from_its_sources_and_on_a_gpu_from_its_builds():
     assert targets().files_for("constant_weights") == [
         "kernels/conv/constant_weights.cu",

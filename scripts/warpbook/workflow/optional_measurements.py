@@ -28,17 +28,17 @@ def _own_networks(plan: Plan) -> list[str]:
 
 def _against_baseline(plan: Plan) -> list[str]:
     """GPU variants that the chosen studies compare and that do not add up FP32 products in FP32, with what each builds
-    on, and the baseline of their problem, where that names cases for it. Another order of the arrays in memory is none
-    of numbers; files of the course run otherwise."""
+    on, and the baseline of their problem, where that names cases for it. Where sums are of no products, all: what they
+    change is the order of the sum. Another order of the arrays in memory is none of numbers; files of the course run
+    otherwise."""
     chosen: set[str] = set()
     for cases in plan.case_sets:
         compared = {name: plan.variants[name] for name in plan.variants_for(cases, "gpu")}
         for name, one in compared.items():
             problem = one.problem
             baseline = full_name(problem, problem.facts.baseline)
-            rounds = (
-                not one.header.sums_in_fp32 and not one.problem.dtypes and one.header.order == "NCHW" and not one.course
-            )
+            rounds = not one.header.sums_in_fp32 or len(problem.inputs) == 1
+            rounds &= not one.problem.dtypes and one.header.order == "NCHW" and not one.course
             if problem.facts.precision and baseline in compared and (rounds or name == baseline):
                 chosen |= {name, one.header.builds_on} & set(compared)
     return sorted(chosen)

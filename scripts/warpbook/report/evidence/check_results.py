@@ -7,8 +7,11 @@ from typing import Any
 
 import pandas as pd
 
+from warpbook.harness import reference
 from warpbook.kernels import occupancy
 from warpbook.kernels.variants import Variant
+from warpbook.problems.problem import Case
+from warpbook.profiling.counters import THEORETICAL
 from warpbook.report.evidence.scope import EvidencePart, cached_method
 from warpbook.runs import tables
 from warpbook.runs.tables import PRECISION
@@ -16,7 +19,8 @@ from warpbook.runs.tables import PRECISION
 
 @dataclass(frozen=True)
 class Resources:
-    """Of a variant's main kernel, for the architecture of the GPU cited. occupancy: None where it is not known."""
+    """Of a variant's main kernel, for the architecture of the GPU cited. occupancy: None where it is not known. limiter:
+    empty where the profiler read the occupancy alone."""
 
     kernel: str
     arch: str
@@ -68,10 +72,17 @@ class BuildResults(EvidencePart):
         if of_main.empty:
             return None
         row = of_main.iloc[0]
-        share, limiter = self.occupancy(row) or (None, "unknown")
+        share, limiter = self.occupancy(row) or (self._counted_occupancy(variant, main), "")
         return Resources(
             main, self._ev.arch, int(row.registers), int(row.shared_bytes), int(row.spill_bytes), share, limiter
         )
+
+    def _counted_occupancy(self, variant: str, kernel: str) -> float | None:
+        """Theoretical occupancy of a kernel as the profiler read it, the least of any case; None where it did not."""
+        calls = (self._ev.counters.calls.get((variant, layer)) for layer in self._ev.layer_names)
+        launches = [launch for call in calls if call for launch in call.launches if launch.kernel == kernel]
+        read = [launch.values[THEORETICAL] for launch in launches if THEORETICAL in launch.values]
+        return min(read) / 100 if read else None
 
     def occupancy(self, row: Any) -> tuple[float, str] | None:
         """Theoretical occupancy of a kernel and its limit, in a profile's block or its header's, if any."""
@@ -145,6 +156,27 @@ class CheckResults(EvidencePart):
         frame = self._ev.selection.optional_rows(PRECISION)
         exact = (frame.rel_l2_err == 0) & (frame.direct_rel_l2_err == 0)
         return frame.assign(ratio=(frame.rel_l2_err / frame.direct_rel_l2_err).mask(exact, 1.0))
+
+    @cached_property
+    def unit_errors(self) -> dict[str, pd.DataFrame]:
+        """By variant, of its tests on reals the largest `error` of an output as a share of the magnitude that it is held
+        against, and the `limit` of that share, by the terms of the longest sum."""
+        cases: dict[Any, Case] = {case.name: case for case in self._ev.problem.ragged}
+        cases |= {(case.name, size): case.at(size) for case in self._ev.layers for size in self._ev.sizes}
+        local = self._ev.local.table(tables.CORRECTNESS)
+        emulated = local[(local.network == self._ev.network.name) & (local.device == "emulator")]
+        tests = pd.concat([self.table, emulated])
+        tests = tests[(tests.test == "reals") & (tests.worst_ratio > 0)]
+        found: dict[str, list[tuple[int, float, float]]] = {}
+        row: Any
+        for row in tests[["variant", "layer", "size", "worst_ratio"]].itertuples(index=False):
+            variant = self._ev.plan.variants.get(row.variant)
+            case = cases.get(row.layer) or cases.get((row.layer, row.size))
+            if variant and case:
+                limit = reference.unit_error(case, variant)
+                found.setdefault(variant.name, []).append((case.sums, row.worst_ratio * limit, limit))
+        columns = ["terms", "error", "limit"]
+        return {name: pd.DataFrame(rows, columns=columns).groupby("terms").max() for name, rows in found.items()}
 
     @cached_method
     def for_variant(self, variant: str) -> CheckTally | None:

@@ -75,6 +75,12 @@ class Ranking(EvidencePart):
         return fastest if fastest != self.best else None
 
     @cached_property
+    def best_plain(self) -> Variant | None:
+        """The same of those that multiply and add in FP32 alone, where the best does not."""
+        plain = self._least([one for one in self._ours(fp32=True) if one.header.sums_in_fp32])
+        return plain if plain != self.best else None
+
+    @cached_property
     def headliners(self) -> list[Variant]:
         """The first kernel, each step from it to the best, the best that rounds its operands, and the best library."""
         named = [self.naive, *(self.chain(self.best) if self.best else []), self.best_rounded, self.best_peer]
@@ -105,11 +111,11 @@ class Ranking(EvidencePart):
     @cached_method
     def foremost(self, device: str) -> list[Variant]:
         """What a chart shows of a device's variants, the fastest first: the starting point, the libraries, the fastest on
-        each layer, and as many of the next fastest as a reader can tell apart."""
+        each layer and in plain FP32, and as many of the next fastest as a reader can tell apart."""
         ranked = sorted(self.measured_variants(device), key=self._total_ms)
         ahead = {one.name: one for one in self.faster_variants.values() if one.device == device}
         start = self._starting_point(device)
-        kept = [one for one in ranked if one.header.peer or one == start or one.name in ahead]
+        kept = [one for one in ranked if one.header.peer or one in (start, self.best_plain) or one.name in ahead]
         others = [one for one in ranked if one not in kept][: max(MOST_SHOWN - len(kept), 1)]
         return [
             *(one for one in ahead.values() if one not in ranked),

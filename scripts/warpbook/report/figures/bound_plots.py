@@ -15,6 +15,7 @@ from warpbook.report.figures import style
 from warpbook.report.figures.style import MUTED, note
 from warpbook.report.figures.svg_drawing import svg
 
+FREE = 1.5  # so many times farther right than the foot's words a point's number does not meet them
 LABEL = 0.27  # the width of the words above the slope, as a share of a panel's
 Point = tuple[float, float]
 Box = tuple[float, float, float]  # left, right and middle height, in points
@@ -48,8 +49,14 @@ def roofline(ev: Evidence, named: Collection[str]) -> str:
         style.note(axes, "FP32 peak", (right, peak), (0, 6), ha="right", fontsize=7)
         if measured:
             axes.plot([measured / copy, right], [measured, measured], **style.LIMIT)
-        above = min(peak, left * (right / left) ** LABEL * copy)
-        style.note(axes, "copy bandwidth", (left, above), (3, 2), fontsize=7, va="bottom")
+        # Above the slope: at its foot, or below the ridge where points are at the foot and there is room.
+        at_foot = left * (right / left) ** LABEL
+        if ridge / FREE > at_foot and any(x < at_foot * FREE for x, *_ in points):
+            style.note(
+                axes, "copy bandwidth", (ridge / FREE, peak / FREE), (-3, 3), fontsize=7, ha="right", va="bottom"
+            )
+        else:
+            style.note(axes, "copy bandwidth", (left, min(peak, at_foot * copy)), (3, 2), fontsize=7, va="bottom")
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlim(left, right)
@@ -139,7 +146,8 @@ def _number_points(axes: Axes, points: list[tuple[float, float, str]]) -> None:
             lead = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.3, "shrinkA": 0, "shrinkB": 0, "patchA": None}
             lead["relpos"] = (float(align == "right"), 0.5)
             offset = (across - places[text][0], up - places[text][1])
-            note(axes, text, at[text], offset, ha=align, fontsize=6.5, arrowprops=lead if len(crowd) > 1 else None)
+            look = {"ha": align, "fontsize": 6.5, "bbox": style.OVER_LINES}
+            note(axes, text, at[text], offset, **look, arrowprops=lead if len(crowd) > 1 else None)
 
 
 def _numbers(crowd: tuple[str, ...], places: dict[str, Point]) -> list[tuple[str, Point, str]]:

@@ -1,6 +1,9 @@
 """Ratios with their intervals, of a variant over its copy and of one run over another; errors over sums' lengths."""
 
+import math
+
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
@@ -84,35 +87,49 @@ def error_by_length(ev: Evidence) -> str:
     rows = ev.checks.errors
     rows = rows[(rows.status == "ok") & (rows.inputs == "reals")]
     longest = {str(name): group.groupby("products").rel_l2_err.max() for name, group in rows.groupby("variant")}
-    figure = Figure(figsize=(style.WIDTH_IN, 2.9))
+    limit = rows.groupby("products").direct_rel_l2_err.max() * CLASS_RATIO
+    return _errors_by_terms(ev, longest, {f"{CLASS_RATIO} × {ev.problem.facts.baseline}": limit}, "Relative L2 error")
+
+
+def error_and_tolerance(ev: Evidence, names: list[str]) -> str:
+    """The largest error of an output over the magnitude behind it, against the terms of its sum: a line for each named
+    variant, and the tolerance of each of their precisions. Hollow: another than FP32. Dotted: libraries."""
+    found = {name: ev.checks.unit_errors[name] for name in names}
+    direct_last = sorted(names, key=lambda name: ev.plan.variants[name].header.method == "direct")
+    limits = {
+        f"tolerance of {ev.plan.variants[name].header.precision.upper()}": found[name].limit for name in direct_last
+    }
+    return _errors_by_terms(ev, {name: one.error for name, one in found.items()}, limits, "Error over magnitude")
+
+
+def _count_label(value: float) -> str:
+    """A power of ten on an axis of counts, short where many stand side by side."""
+    return "" if value < 1 else units.count(round(value)) if value < 1e5 else f"1e{round(math.log10(value))}"
+
+
+def _errors_by_terms(ev: Evidence, errors: dict[str, pd.Series], limits: dict[str, pd.Series], words: str) -> str:
+    """A line for each variant's errors by the terms of a sum, and a dashed one for each limit."""
+    figure = Figure(figsize=(style.WIDTH_IN, 2.6))
     axes = figure.add_axes((0.1, 0.13, 0.72, 0.84))
     ends = []
-    for name in longest:
+    for name, drawn in errors.items():
         variant = ev.plan.variants[name]
         colour, marker = style.variant_look(ev, variant)
         inside = colour if variant.header.precision == "fp32" else "white"
-        errors = longest[name][longest[name] > 0]
-        look, ink = (
-            (":", style.INK) if variant.header.peer else ("-", colour)
-        )  # a library's grey is too light for words
-        axes.plot(errors.index, errors, look, color=colour, marker=marker, markerfacecolor=inside)
-        ends += [(error, name, ink) for error in errors.iloc[-1:]]
+        drawn = drawn[drawn > 0]
+        # A library's grey is too light for words.
+        look, ink = (":", style.INK) if variant.header.peer else ("-", colour)
+        axes.plot(drawn.index, drawn, look, color=colour, marker=marker, markerfacecolor=inside)
+        ends += [(error, variant.stem, ink) for error in drawn.iloc[-1:]]
     axes.set_xscale("log")
     axes.set_yscale("log")
-    limit = rows.groupby("products").direct_rel_l2_err.max() * CLASS_RATIO
-    axes.plot(limit.index, limit, **style.LIMIT)
-    style.note(
-        axes,
-        f"{CLASS_RATIO} × {ev.problem.facts.baseline}",
-        (limit.index[-1], limit.iloc[-1]),
-        (0, 7),
-        ha="right",
-        fontsize=7,
-    )
-    style.log_axis(axes.xaxis, lambda value, _: units.count(round(value)) if value >= 1 else "")
+    for label, limit in limits.items():
+        axes.plot(limit.index, limit, **style.LIMIT)
+        style.note(axes, label, (limit.index[-1], limit.iloc[-1]), (0, 7), ha="right", fontsize=7)
+    style.log_axis(axes.xaxis, lambda value, _: _count_label(value))
     style.log_axis(axes.yaxis, lambda value, _: units.scientific(value).replace("1.0e", "1e"))
     style.value_axis(axes, "both")
     axes.set_xlabel("Terms of the longest sum")
-    axes.set_ylabel("Relative L2 error")
+    axes.set_ylabel(words)
     style.name_ends(axes, ends)
     return svg(figure)

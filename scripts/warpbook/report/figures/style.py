@@ -141,17 +141,28 @@ def name_rows(axes: Axes, names: list[str], top: float = 0.6) -> None:
 
 
 def name_ends(axes: Axes, ends: list[tuple[float, str, str]]) -> None:
-    """Name lines (value, name, colour) to the right of the axes, moved apart where they would cover each other."""
+    """Name lines (value, name, colour) to the right of the axes, each beside its end, or moved as little as keeps it from
+    covering another."""
+    axes.autoscale_view()  # without it the scale is that of the lines drawn before the last
     bottom, top = (axes.transAxes.transform((0, end))[1] for end in (0, 1))
     apart = 9 * axes.figure.dpi / 72
     ends = sorted(ends)
-    places: list[float] = []
-    for place, (value, _, _) in enumerate(ends):
+    # Names that would touch become one group, whose middle is that of its lines' ends.
+    groups: list[list[float]] = []
+    for value, _, _ in ends:
+        groups.append([axes.transData.transform((1, value))[1]])
+        while len(groups) > 1 and _lowest(groups[-1], apart) < _lowest(groups[-2], apart) + len(groups[-2]) * apart:
+            groups[-2:] = [groups[-2] + groups[-1]]
+    places = [_lowest(group, apart) + place * apart for group in groups for place in range(len(group))]
+    for place, (y, (_, name, colour)) in enumerate(zip(places, ends, strict=True)):
         highest = top - (len(ends) - 1 - place) * apart  # those above it need room below the edge of the chart
-        places.append(min(max([axes.transData.transform((1, value))[1], *(y + apart for y in places[-1:])]), highest))
-    for y, (_, name, colour) in zip(places, ends, strict=True):
-        height = (y - bottom) / (top - bottom)
+        height = (max(min(y, highest), bottom + place * apart) - bottom) / (top - bottom)
         axes.text(1.03, height, name, color=colour, transform=axes.transAxes, va="center", fontsize=7.5)
+
+
+def _lowest(group: list[float], apart: float) -> float:
+    """Where the lowest of a group of names is."""
+    return sum(group) / len(group) - (len(group) - 1) * apart / 2
 
 
 def line(

@@ -76,9 +76,9 @@ def unit_rows(ev: Evidence, case: Case, names: Sequence[str]) -> list[UnitRow]:
     return [found[name] for name in names if name in found]
 
 
-def speed_of_light(ev: Evidence, names: Sequence[str]) -> str:
+def speed_of_light(ev: Evidence, names: Sequence[str], cases: Sequence[Case]) -> str:
     """Bars of every unit under the named variants, a panel for each case."""
-    panels = {case_title(ev, case): rows for case in ev.layers if (rows := unit_rows(ev, case, names))}
+    panels = {case_title(ev, case): rows for case in cases if (rows := unit_rows(ev, case, names))}
     return draw_bars(panels)
 
 

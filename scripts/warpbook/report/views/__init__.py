@@ -7,6 +7,7 @@ from typing import Any
 
 from warpbook.report import narrative
 from warpbook.report.views import (
+    accuracy,
     analysis,
     claim_table,
     course_files,
@@ -29,6 +30,7 @@ from warpbook.report.views import (
 )
 
 VIEWS: dict[str, Callable[..., Any]] = {
+    "accuracy": accuracy.accuracy_view,
     "analysis": analysis.analysis_view,
     "claims": claim_table.claim_table_view,
     "course_baseline": submission.course_baseline_view,

@@ -16,6 +16,7 @@ from warpbook.runs import tables
 
 NAME_WIDTH = 13
 MOST_NAMED = 8
+MOST_TOGETHER = 12  # rows of bars in one figure: a quarter of a page
 SHARES = {
     "SM": counters.SM, "Issue": counters.ISSUE, "L1": counters.L1, "L2": counters.L2, "DRAM": counters.DRAM,
     "Memory": counters.MEMORY, "Achieved": counters.ACHIEVED, "At most": counters.THEORETICAL,
@@ -41,6 +42,7 @@ def analysis_view(ev: Evidence) -> View | None:
             at_size=ev.at_size(counted[0][2].images),
             coverage=_coverage(ev, [*ev.counters.numbers]),
             units=_units(ev),
+            units_of_others=_units_of_others(ev),
             roofline=_roofline(ev, counted),
         )
         if counted
@@ -187,7 +189,7 @@ def _units(ev: Evidence) -> Figure | None:
     needed = "Tensor cores: operations that the method needs, of the whole call. " if tensor else ""
     return Figure(
         "analysis-units",
-        unit_plots.speed_of_light(ev, names),
+        unit_plots.speed_of_light(ev, names, ev.layers[:1] if _many_bars(ev) else ev.layers),
         f"Bars of how busy each unit of the GPU is, in percent of its peak, on each {ev.case_word}, under "
         f"{units.join_all([*dict.fromkeys(row.name for row in rows)])}.",
         "Use of each unit in percent of its peak, in the longest kernel of a call. Rows: the first kernel, each step from it to the "
@@ -197,6 +199,27 @@ def _units(ev: Evidence) -> Figure | None:
         f"the cycles in which a multiprocessor is active, the others all. On the right: instructions of the whole call, counted once a warp, and "
         f"the shares of FP32 FMAs and, where the method takes tensor cores, of their pipe among them.{ev.selection.older_run_note(tables.COUNTERS)}",
     )
+
+
+def _units_of_others(ev: Evidence) -> tuple[Figure, ...]:
+    """The same of each later case alone, where one figure of all would leave much of a page empty before it."""
+    names = [one.name for one in ev.ranking.headliners]
+    return tuple(
+        Figure(
+            f"analysis-units-{case.name.replace(' ', '-')}",
+            unit_plots.speed_of_light(ev, names, [case]),
+            f"Bars of how busy each unit of the GPU is, in percent of its peak, on {case.name}.",
+            f"Use of each unit on {case.name}, with the rows, columns and colours above.",
+        )
+        for case in (ev.layers[1:] if _many_bars(ev) else ())
+        if unit_plots.unit_rows(ev, case, names)
+    )
+
+
+def _many_bars(ev: Evidence) -> bool:
+    names = [one.name for one in ev.ranking.headliners]
+    rows = [len(unit_plots.unit_rows(ev, case, names)) for case in ev.layers]
+    return bool(rows[0]) and sum(rows) > MOST_TOGETHER
 
 
 def busy_caption(of_all: str, of_one: str, copy_gb_per_s: float) -> str:

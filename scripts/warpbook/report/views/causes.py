@@ -5,6 +5,7 @@ import math
 from warpbook.common import statistics, units
 from warpbook.common.files import COMMAND
 from warpbook.kernels.variants import Variant
+from warpbook.problems.problem import Case
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall
 from warpbook.report.evidence import Evidence
@@ -33,7 +34,7 @@ def cause_sentence(ev: Evidence, best: Variant) -> str:
     if not after:
         return ""
     before = _calls(ev, naive) if naive and naive != best else {}
-    found = {layer: unit for layer, call in after.items() if (unit := counters.nearest_peak(call.longest))}
+    found = {layer.name: _busiest_unit(ev, layer, after[layer.name]) for layer in ev.layers if layer.name in after}
     shares = {layer: after[layer].longest.values[unit] / 100 for layer, unit in found.items()}
     busiest = []
     for unit in dict.fromkeys(found.values()):
@@ -50,28 +51,45 @@ def cause_sentence(ev: Evidence, best: Variant) -> str:
 def next_sentence(ev: Evidence, best: Variant) -> str:
     """What to try on the layer that is farthest from its bound, by its counters; empty where there are none."""
     fastest = {layer: ev.ranking.faster_variants.get(layer, best) for layer in ev.layer_names}
-    far = {
-        layer.name: bound / time.value
-        for layer in ev.layers
-        if (time := ev.times.op(fastest[layer.name].name, layer.name, ev.largest))
-        and (bound := ev.times.method_bound_ms(fastest[layer.name].name, layer, ev.largest))
-    }
+    far = [
+        (share, case)
+        for case in ev.layers
+        if (share := _share_of_bound(ev, fastest[case.name], case, "op")) is not None
+    ]
     if not far:
         return ""
-    layer = min(far, key=lambda name: far[name])
-    if far[layer] >= NEAR_BOUND:
-        return f"Little is left to gain by this method: every {ev.case_word} runs at {units.percent(far[layer], 0)} of its bound or more"
-    one = fastest[layer]
-    call = _calls(ev, one).get(layer)
+    least, case = min(far, key=lambda each: each[0])
+    one, runs = fastest[case.name], f"runs at {units.percent(least, 0)} of its bound"
+    if least >= NEAR_BOUND:
+        return f"Little is left to gain by this method: every {ev.case_word} {runs} or more"
+    alone = _share_of_bound(ev, one, case, "gpu") or 0.0
+    if alone >= NEAR_BOUND:
+        kernels = f"its kernels alone reach {units.percent(alone, 0)}"
+        return (
+            f"On {case.name}, {one.stem} {runs}; {kernels}. Little is left to gain but the launch and the wait for it"
+        )
+    call = _calls(ev, one).get(case.name)
     if call is None:
         return f"Read the hardware counters of {one.stem}: {COMMAND} count --config study={ev.name}"
-    unit = counters.nearest_peak(call.longest)
+    unit = _busiest_unit(ev, case, call)
     latency = call.longest.values[unit] < counters.LOW
     limit = "latency limits it" if latency else f"the busiest unit is {counters.UNITS[unit]}"
-    return (
-        f"On {layer}, {one.stem} runs at {units.percent(far[layer], 0)} of its bound, and {limit}. "
-        f"Try {LATENCY_REMEDY if latency else REMEDIES[unit]}"
-    )
+    return f"On {case.name}, {one.stem} {runs}, and {limit}. Try {LATENCY_REMEDY if latency else REMEDIES[unit]}"
+
+
+def _share_of_bound(ev: Evidence, one: Variant, case: Case, kind: str) -> float | None:
+    """A variant's lower bound over its time of a kind; None where either is unknown."""
+    time = ev.times.op(one.name, case.name, ev.largest, kind)
+    bound = ev.times.method_bound_ms(one.name, case, ev.largest)
+    return bound / time.value if time and bound else None
+
+
+def _busiest_unit(ev: Evidence, layer: Case, call: CountedCall) -> str:
+    """The counter of the unit nearest its peak. All that DRAM moves passes through L2, so of a case that memory bounds it is
+    DRAM where both are busy."""
+    unit, used = counters.nearest_peak(call.longest), call.longest.values
+    of_memory = ev.times.limiting_resource(layer, ev.largest) == "memory bandwidth"
+    return counters.DRAM if unit == counters.L2 and of_memory and used[counters.DRAM] >= counters.HIGH else unit
 
 
 def samples_sentence(ev: Evidence) -> str:

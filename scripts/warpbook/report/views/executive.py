@@ -14,6 +14,7 @@ from warpbook.report.views.components import Cell, HtmlTable, View, words
 from warpbook.runs import catalog, tables
 from warpbook.runs.tables import PRECISION
 
+LAUNCH_SHARE = 0.04  # of the bound's speed: what launch and wait cost beyond it is worth a second number
 NOTABLE = 0.1  # the share of a program's time from which a kernel can change that time visibly
 FAR_AHEAD = 1.5  # a mix of variants that is so many times as fast as the best alone is what a reader should know first
 
@@ -29,7 +30,15 @@ def executive_view(ev: Evidence) -> View | None:
         cause = f"{f'{lead.stem}: ' * (lead != best)}Method: {lead.title}. {cause}{ev.selection.in_older_run(tables.COUNTERS)}"
     said = {
         "Best": ". ".join(
-            filter(None, (_best_sentence(ev, best), _peer_sentence(ev), _behind_sentence(ev, best, lead)))
+            filter(
+                None,
+                (
+                    _best_sentence(ev, best),
+                    _peer_sentence(ev),
+                    _plain_sentence(ev),
+                    _behind_sentence(ev, best, lead),
+                ),
+            )
         ),
         "Why": cause,
         "Correct?": _correctness_sentence(ev, lead),
@@ -67,7 +76,7 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
     where += f" at {ev.at_size(ev.largest)}"
     if far := _far_mix(ev, best):
         compared = [
-            f"{units.ratio(time.value / far[0])} that of {cell_markup.library_words(ev, one)}"
+            f"{units.ratio(time.value / far[0])} that of {one.stem}"
             for one in (best, *others)
             if (time := ev.times.total(one.name, ev.largest))
         ]
@@ -75,6 +84,9 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
     compared = [_ratio_words(ev, best, one) for one in others]
     if bound := ev.times.total_method_bound_ms(best.name, ev.largest):
         compared.append(f"{units.percent(bound / total.value, 0)} of the hardware's bound")
+        alone = ev.times.total(best.name, ev.largest, kind="gpu")
+        if alone and bound / alone.value >= bound / total.value + LAUNCH_SHARE:
+            compared[-1] += f" ({units.percent(bound / alone.value, 0)} by GPU time, which has no launch and no wait)"
     mixed = _mix(ev)
     faster = f" ({units.time(mixed[0])} with {mixed[1]})" if mixed else ""
     return (
@@ -86,7 +98,19 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
 def _peer_sentence(ev: Evidence) -> str:
     """What the library is that the best kernel is compared with."""
     peer = ev.ranking.best_peer
-    return f"{peer.stem} is the fastest library at FP32 accuracy" if peer else ""
+    if peer is None:
+        return ""
+    same = ev.ranking.repeated(peer)
+    return f"{peer.stem} is the fastest library at FP32 accuracy{f'; here it runs the kernels of {same.stem}' if same else ''}"
+
+
+def _plain_sentence(ev: Evidence) -> str:
+    """The fastest kernel without tensor cores, beside the library; empty where the best kernel is that."""
+    plain, peer = ev.ranking.best_plain, ev.ranking.best_peer
+    if plain is None:
+        return ""
+    against = f". Speed: {_ratio_words(ev, plain, peer)}" if peer else ""
+    return f"In plain FP32, without tensor cores, {plain.stem} is the fastest{against}"
 
 
 def _behind_sentence(ev: Evidence, best: Variant, lead: Variant) -> str:
@@ -133,7 +157,11 @@ def _ratio_words(ev: Evidence, best: Variant, other: Variant) -> str:
         return f"{number} against {other.stem} ({speedup.doubt})"
     if number == NO_RATIO:
         return f"{speedup.verdict} than {other.stem} ({speedup.doubt})"
-    return f"{number} that of {cell_markup.library_words(ev, other)}{f' ({speedup.doubt})' * speedup.rough}"
+    doubt = speedup.doubt if speedup.rough else ""
+    if speedup.verdict == "ambiguous" and not doubt:
+        by_gpu = ev.times.total_speedup(best.name, ev.largest, over=other.name, kind="gpu")
+        doubt = f"ambiguous{f': {units.ratio(by_gpu.ratio.value)} by GPU time' if by_gpu else ''}"
+    return f"{number} that of {other.stem}{f' ({doubt})' if doubt else ''}"
 
 
 def _correctness_sentence(ev: Evidence, best: Variant) -> str:

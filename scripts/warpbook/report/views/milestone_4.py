@@ -17,6 +17,7 @@ from warpbook.report.views import cell_markup, claim_table, ladder
 from warpbook.report.views.components import Cell, Figure, HtmlTable, View
 from warpbook.runs import catalog
 
+MOST_DESCRIBED = 11  # optimizations, if those that lead to the fastest leave room: about five pages
 ELSEWHERE = {"faster": "slower", "slower": "faster", "same": "faster", "ambiguous": "faster"}
 """The verdict at another size that is worth a word beside the one at the largest."""
 
@@ -48,14 +49,20 @@ def _measured_optimizations(ev: Evidence) -> list[Variant]:
 
 
 def _chapter_variants(ev: Evidence) -> set[str]:
-    """Those described in full: asked for, leading to the fastest, new, or without a figure, unless all are."""
+    """Those described in full: asked for or leading to the fastest; of those without a figure, and then of new ones, the
+    fastest first, as many as there is room for."""
     asked = {place.removeprefix("m4-") for place in ev.study.deliverables.values()} | {*ev.study.show_profile_of}
     fastest = filter(None, (ev.ranking.best, ev.ranking.best_rounded))
     leading = {step.name for one in fastest for step in ev.ranking.chain(one)}
     before = catalog.run_before(ev.gpu_run, ev.network.name) if ev.gpu_run else None
-    new = {one.name for one in _measured_optimizations(ev) if before and one.name not in before.record["variants"]}
     lacking = {*ev.problems.table.variant} if ev.gpu_run else set[str]()
-    return asked | leading | new | lacking
+    tried = [one.name for one in _measured_optimizations(ev)]
+    told = {name for name in tried if name in asked | leading}
+    known = {*before.record["variants"]} if before else {*tried}
+    others = [name for name in tried if name not in told and (name in lacking or name not in known)]
+    order = [one.name for one in ev.ranking.fastest_first]  # without those that have no time of some layer
+    others.sort(key=lambda name: order.index(name) if name in order else -1)
+    return told | {*others[: max(MOST_DESCRIBED - len(told), 1)]}
 
 
 def _ladder(ev: Evidence, told: list[Variant]) -> HtmlTable:
@@ -189,14 +196,14 @@ def _build_comparison(ev: Evidence, variant: Variant) -> View | None:
     after = ev.builds.main_kernel_resources(variant.name)
     if before is None or after is None:
         return None
-    unknown = "unknown, as its launcher sets the block's shape"
-    known, known_before = (units.percent(one.occupancy, 0) for one in (after, before))
+    limits = [f", {'limited by ' * (one is after)}{one.limiter}" if one.limiter else "" for one in (after, before)]
+    known = ["unknown" if one.occupancy is None else units.percent(one.occupancy, 0) for one in (after, before)]
     return View(
         kernel="" if after.kernel == variant.kernel else after.kernel,
         after=after,
         before=before,
-        occupancy=unknown if after.occupancy is None else f"{known}, limited by {after.limiter}",
-        occupancy_before="unknown" if before.occupancy is None else f"{known_before}, {before.limiter}",
+        occupancy=known[0] + limits[0],
+        occupancy_before=known[1] + limits[1],
     )
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pandas as pd
+
 from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.report.evidence import Evidence, Speedup
@@ -22,61 +24,101 @@ ON_DEVICE = " Kernel time of ours is the whole call's on the GPU (gpu): its kern
 
 
 def published_comparison_view(ev: Evidence) -> View:
-    """What was published, each figure beside ours of the variant that comes nearest."""
-    table = _table(ev)
+    """What was published, each figure beside ours of the variant that comes nearest. sources: whose they are, where
+    those may be named."""
+    table, gains = _table(ev), _gains(ev)
     return View(
         from_course=ev.name == "sp19",
+        sources=() if ev.is_network else tuple(dict.fromkeys(ev.published["where"])),
+        machines=tuple(dict.fromkeys(ev.published.device)),
         figures=len(table.rows),
-        gains=_gains(ev),
-        table=table if table.short else None,
+        gains=gains,
+        table=table if _is_in_report(ev, table, gains) else None,
     )
 
 
 def full_published_table(ev: Evidence) -> HtmlTable | None:
     """The table of all figures, for the supplement; None where the report has it or there are none."""
     table = _table(ev)
-    return None if table.short else table
+    return None if _is_in_report(ev, table, _gains(ev)) else table
+
+
+def _is_in_report(ev: Evidence, table: HtmlTable, gains: HtmlTable | None) -> bool:
+    """A ladder's gains say all that its times do."""
+    return table.short and (ev.is_network or gains is None)
 
 
 def _gains(ev: Evidence) -> HtmlTable | None:
-    """What each published variant gained over the nearest that it builds on: ratios within one machine, which two
-    machines can be compared by. None where we have none of them."""
-    found: dict[tuple[str, str, str, str, int], tuple[float, Speedup | None]] = {}
-    table = ev.published
+    """What each published variant gained over the nearest that it builds on, and where a library was timed too its share of
+    that one's speed: ratios within one machine, which two machines can be compared by. None where we have none of them."""
+    found: dict[tuple[str, str, str, str, int], tuple[Cell, ...]] = {}
+    table, measured = ev.published, False
     times = table[table.quantity.isin(TIMES) & table.layer.isin([*ev.layer_names, "both"])]
-    times = times.assign(weights=times.note.str.extract("weights: (high|low)", expand=False).fillna(""))
+    rows: list[Any] = list(times.itertuples())
+    libraries = {row.layer: row.variant for row in rows if _is_library(ev, row.variant)}
     same = ["quantity", "layer", "size", "weights"]
+    times = times.assign(weights=times.note.str.extract("weights: (high|low)", expand=False).fillna(""))
     row: Any
     for row in times[times.variant.isin(list(ev.plan.variants))].itertuples():
         alike = times[(times[same] == [getattr(row, name) for name in same]).all(axis=1)]
         over = next((name for name in _predecessors(ev, row.variant) if (alike.variant == name).any()), "")
-        if over:
-            bases = alike[alike.variant == over]
-            beside = bases[bases["where"] == row.where]
-            published = (beside if len(beside) else bases).iloc[0].value / row.value
-            place = (row.variant, over, row.quantity, row.layer, _own_size(ev, row))
-            found.setdefault(place, (published, _own_gain(ev, *place)))
-    if not any(ours for _, ours in found.values()):
+        if not over:
+            continue
+        bases = alike[alike.variant == over]
+        beside = bases[bases["where"] == row.where]
+        published = (beside if len(beside) else bases).iloc[0].value / row.value
+        key = (row.variant, over, row.quantity, row.layer, _own_size(ev, row))
+        ours = _own_gain(ev, *key)
+        measured |= ours is not None
+        cells: tuple[Cell, ...] = (units.ratio(published), cell_markup.speedup_cell(ours))
+        if libraries:
+            cells += _library_shares(ev, row, alike[alike.variant == libraries.get(row.layer)])
+        found.setdefault(key, cells)
+    if not measured:
         return None
+    quantities, layers = ({place[end] for place in found} for end in (2, 3))
+    our_sizes = {size for *_, size in found}
+    alone = not ev.is_network and len(quantities) == len(layers) == len(our_sizes) == 1
+    columns = (
+        *words("Variant", "Over", *["Time", ev.case_word.capitalize()] * (not alone)),
+        *numbers(*[ev.size_word if ev.is_network else "Our size"] * (not alone), "Published gain", "Ours"),
+        *numbers(*["Published over the library", "Ours over the fastest"] * bool(libraries)),
+    )
+    place = f" Ours are of {layers.pop()} at {ev.at_size(our_sizes.pop())}." if alone else ""
     return HtmlTable(
         "published-gains",
-        "What each step gained on the published machine and on ours: ratios of two times of one machine, for the same layer and "
-        "number of images. Where the two differ much, the gain depends on the hardware or on the launching program. †: times of "
-        f"two separate jobs.{ON_DEVICE * any(quantity == 'kernel_ms' for _, _, quantity, *_ in found)}",
-        (*words("Variant", "Over", "Time", "Layer"), *numbers("Images", "Published gain", "Ours")),
+        "What each step gained on the published machine and on ours: ratios of two times of one machine, for the same "
+        f"{'layer and number of images' if ev.is_network else 'case'}. "
+        f"Where the two differ much, the gain depends on the hardware or on the launching program.{place} †: times of "
+        f"two separate jobs.{ON_DEVICE * ('kernel_ms' in quantities)}",
+        columns,
         tuple(
-            (
-                variant,
-                over,
-                QUANTITIES[quantity],
-                layer,
-                units.count(size),
-                units.ratio(published),
-                cell_markup.speedup_cell(ours),
-            )
-            for (variant, over, quantity, layer, size), (published, ours) in found.items()
+            (_stem(variant), _stem(over), *([QUANTITIES[quantity], layer, units.count(size)] * (not alone)), *cells)
+            for (variant, over, quantity, layer, size), cells in found.items()
         ),
+        "dense" if libraries else "",
     )
+
+
+def _library_shares(ev: Evidence, row: Any, library: pd.DataFrame) -> tuple[Cell, Cell]:
+    """A published time of a library over that of a variant, and the same of our fastest library at FP32 accuracy."""
+    peer = ev.ranking.fastest_peer(row.layer) if row.layer in ev.layer_names else None
+    if library.empty or peer is None:
+        return MISSING, MISSING
+    published = units.ratio(library.iloc[0].value / row.value)
+    if row.variant == library.iloc[0].variant:
+        return "1×", "1×"
+    ours = _own_gain(ev, row.variant, peer.name, row.quantity, row.layer, _own_size(ev, row))
+    return published, cell_markup.ratio_cell(ours)
+
+
+def _is_library(ev: Evidence, name: str) -> bool:
+    one = ev.plan.variants.get(name)
+    return one is not None and one.header.peer and one.header.precision == "fp32"
+
+
+def _stem(name: str) -> str:
+    return name.rpartition("/")[2]
 
 
 def _predecessors(ev: Evidence, name: str) -> list[str]:
@@ -113,9 +155,13 @@ def _table(ev: Evidence) -> HtmlTable:
         cells.append(_row(row, names.get(row.variant, row.variant), ours))
     return HtmlTable(
         "published-table",
-        f"As published on the course's machines, and measured now on {' or '.join(devices) or 'none'}."
+        f"As published{' on the course machines' * ev.is_network}, and measured now on {' or '.join(devices) or 'none'}."
         f"{ON_DEVICE * any(row.quantity == 'kernel_ms' for row in rows)}",
-        (*words("Figure", "Variant"), *numbers("Images", "Published", "Now"), *words("Where it was published")),
+        (
+            *words("Figure", "Variant"),
+            *numbers("Images" if ev.is_network else "Size", "Published", "Now"),
+            *words("Where it was published"),
+        ),
         tuple(cells),
         "published",
     )

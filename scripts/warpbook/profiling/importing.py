@@ -57,9 +57,10 @@ _OTHER_TEXTS = (
     (r"^\W*Metric Name\W+Metric Unit", f"a table of ncu's metrics without the line of its kernel: {ncu_console.REMEDY}"),
     (profile_text.TABLE, "no profile that is read whole: line {number}, {line}, begins a table whose heads or rows are "
      "not understood: a terminal broke its lines, or some are missing; import what the profiler wrote to a file"),
+    (r"^\s*-{8,}(?: -{8,}){2}\s*$", f"the end of a table of ncu's, without the line of its kernel: {ncu_console.REMEDY}"),
     (r"==PROF== (?:Connected|Profiling|Disconnected)", "a progress log of ncu, which names no report: profile again "
      "with `ncu --csv --page raw --log-file profile.csv PROGRAM`"),
-    (r"NVPROF is profiling process", "the beginning of nvprof's output, without a table: profile again with `nvprof "
+    (r"NVPROF is profiling process|==\d+== (?:Profiling|Metric|Event) result", "the beginning of nvprof's output, without a table: profile again with `nvprof "
      "--csv --log-file profile.csv PROGRAM`"),
     (r"Generating .*(?:report|SQLite)|Processing \[|\.(?:nsys-rep|qdrep)\b", "the log of nsys, without a table of "
      f"times: import what `{KERNEL_SUMS}` prints"),
@@ -72,6 +73,7 @@ _OTHER_TEXTS = (
 # What a text is that holds a profile in a form of its own, and what gives it as it was printed.
 _OTHER_FORMS = (
     (r'\s*+(?:\[\s*+)?\{\s*+"(?:Time|Total|Start)', f"nsys' JSON: import what `{KERNEL_SUMS}` prints"),
+    (r'\s*+\{(?s:.*)"traceEvents"', "a trace for Chrome, as PyTorch's profiler writes it: profile with nsys or nvprof"),
     (r'\s*+\{(?s:.*)"cells"', "a notebook that is damaged or of an old format: save the output of one cell as a text, "
      "and import that"),
     (r"""\s*+[\[{]\s*+["'{]""", "JSON: import the text that it holds, as `jq -r .log {0} > {0}.txt` gives it of Docker's "
@@ -88,8 +90,11 @@ _WARNING = re.compile(r"\s*={2,8}\w*={0,8} ?(?:Warning|WARNING|Error|ERROR)\b")
 # The header of a table that is no profile of times or counters.
 _OTHER_TABLES = (
     (r'"?#"?,"?Address"?,"?Source', "ncu's source page: import the raw page, `ncu --import REPORT --csv --page raw`"),
-    (r"Count,QCount,TAvg", f"nsys' report of launches and waits, without sums: import what `{KERNEL_SUMS}` prints"),
-    (r"\s*<(?:table|thead|tbody|tr|th|td)\b", f"a table as HTML: import what `{KERNEL_SUMS}` prints"),
+    (
+        r"Count,QCount,TAvg|API Start \(|NVTX Range,|Range,Style,",
+        f"nsys' report of launches, waits or ranges, which is not read: import what `{KERNEL_SUMS}` prints",
+    ),
+    (r".*<(?:table|thead|tbody|tr|th|td)\b", f"a table as HTML: import what `{KERNEL_SUMS}` prints"),
 )
 
 
@@ -166,6 +171,7 @@ def _read_lines(lines: list[str], origin: str, first_line: int) -> Profile:
             for pattern, what in _OTHER_TABLES:
                 if re.match(pattern, line):
                     raise UserError(f"{origin}, line {number}: {what}")
+    printed = lines
     lines = profile_text.without_prefix(lines, origin)
     for number, line in enumerate(lines, first_line):
         if len(line) <= _LEFT_OUT_LENGTH and _LEFT_OUT.fullmatch(line):
@@ -183,7 +189,7 @@ def _read_lines(lines: list[str], origin: str, first_line: int) -> Profile:
         *ncu_console.parts(lines, origin, first_line),
     ]
     if len(parts) > 1:
-        raise _several(parts, origin)
+        raise _several(parts, printed, origin, first_line)
     if not parts:
         raise _no_profile_error(lines, origin, first_line)
     profile = parts[0].read()
@@ -194,10 +200,27 @@ def _read_lines(lines: list[str], origin: str, first_line: int) -> Profile:
     return replace(profile, what=f"{profile.what}, with warnings of the profiler (line {where})")
 
 
-def _several(parts: Sequence[PrintedRun], origin: str) -> UserError:
-    ordered = sorted(parts, key=lambda part: part.first)
-    held = "; ".join(f"{part.what}, --lines {part.first}-{part.last}" for part in ordered)
-    return UserError(f"{origin} holds {len(parts)} profiles: {held}: import one, by its lines")
+def _several(parts: Sequence[PrintedRun], lines: list[str], origin: str, first_line: int) -> UserError:
+    """The error that names each profile's lines, from which it is read alone, or why it is not."""
+    held: list[str] = []
+    reasons: list[UserError] = []
+    end = first_line - 1  # what lies in another's lines has its own
+    for part in sorted(parts, key=lambda part: (part.last, part.first)):
+        first = max(part.first, end + 1)
+        own = lines[first - first_line : part.last - first_line + 1]
+        end = part.last
+        try:
+            if len(own) == len(lines):
+                part.read()
+            else:
+                _read_lines(own, origin, first)
+            held.append(f"{part.what}, --lines {first}-{part.last}")
+        except UserError as error:
+            reasons.append(error)
+            held.append(f"lines {first}-{part.last}, refused ({str(error).removeprefix(origin).lstrip(', ')})")
+    if len(reasons) == len(parts):
+        return reasons[0]
+    return UserError(f"{origin} holds {len(parts)} profiles: {'; '.join(held)}: import one, by its lines")
 
 
 def _no_profile_error(lines: Sequence[str], origin: str, first_line: int) -> UserError:

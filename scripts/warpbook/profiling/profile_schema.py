@@ -66,7 +66,7 @@ class Profile:
 
     Events carry the columns of ACTIVITIES with times in ns on the tool's own clock; summaries those of SUMMARIES;
     counters those of COUNTERS; `ranges` the NVTX ranges around launches, as the tool prints them. `omissions` names
-    what the file holds besides, `device` the GPUs where it says which.
+    what the file holds besides, or shows to be missing, `device` the GPUs where it says which.
     """
 
     what: str
@@ -208,8 +208,9 @@ def reject_strange_name(name: str) -> None:
         raise ValueError(f"{name[:60]!r} is no name of a kernel: a line is broken, or a mark was added to it")
     if _NO_KERNEL.match(name):
         raise ValueError(f"{name[:60]!r} is neither a copy nor a memset, as [CUDA memcpy HtoD] is: a word is lost")
-    if (depth or angles) and not name.endswith(("...", "\u2026")) and "operator" not in name:
-        raise ValueError(f"the name {name[:60]!r} is cut off: its brackets do not close")
+    closed = not depth and not angles and ("<" in name or not name.endswith(">"))
+    if not closed and not name.endswith(("...", "\u2026")) and "operator" not in name:
+        raise ValueError(f"the name {name[:60]!r} is cut off: its brackets do not open and close")
 
 
 def is_api(name: str) -> bool:
@@ -250,10 +251,13 @@ def traced_event(cells: Mapping[str, tuple[str, str]], kilo: int) -> Row:
         digits = text(name)
         if digits.isdecimal() and len(digits) <= 18:
             return int(digits)
+        reject_thousands_point(digits)
         return parse_number(digits).whole() if digits else None
 
     def extent(name: str) -> str:
         axes = [number(f"{name}_{axis}") for axis in "xyz"]
+        if None in axes and any(axes):
+            raise ValueError(f"the {name} has not three extents: a column or a cell is lost")
         return "" if None in axes else "x".join(map(str, axes))
 
     def size(name: str) -> int | None:

@@ -54,10 +54,10 @@ _OTHER_TEXTS = (
      "--csv --print-gpu-trace"),
     (r"ERROR: Report '.*' could not be found", "the log of an `nsys stats` that failed ({line}): ask for the reports "
      f"by their present names, as `{KERNEL_SUMS}`"),
-    (r"^\W*Metric Name\W+Metric Unit", f"a table of ncu's metrics without the line of its kernel: {ncu_console.REMEDY}"),
+    (r"^\W*Metric Name\W+Metric Unit", f"a table of ncu's metrics, line {{number}}, without the line of its kernel: {ncu_console.REMEDY}"),
     (profile_text.TABLE, "no profile that is read whole: line {number}, {line}, begins a table whose heads or rows are "
      "not understood: a terminal broke its lines, or some are missing; import what the profiler wrote to a file"),
-    (r"^\s*-{8,}(?: -{8,}){2}\s*$", f"the end of a table of ncu's, without the line of its kernel: {ncu_console.REMEDY}"),
+    (r"^\s*-{8,}(?: -{8,}){2}\s*$", f"the end of a table of ncu's, line {{number}}, without the line of its kernel: {ncu_console.REMEDY}"),
     (r"==PROF== (?:Connected|Profiling|Disconnected)", "a progress log of ncu, which names no report: profile again "
      "with `ncu --csv --page raw --log-file profile.csv PROGRAM`"),
     (r"NVPROF is profiling process|==\d+== (?:Profiling|Metric|Event) result", "the beginning of nvprof's output, without a table: profile again with `nvprof "

@@ -127,6 +127,10 @@ def test_runs_stand_in_order_of_time_and_steps_are_between_runs_of_one_device(hi
     assert str(rows["shared_input"][4]) == '<strong><span class="faster">faster</span></strong>'
     assert str(rows["shared_input"][8]) == '<strong><span class="slower">slower</span></strong>'
     assert "<strong>" not in str(rows["fft"][4])
+    tables = [networks[0], run_archive._variants(history, history.newest("fa18", ours), 1)]
+    for table in tables:  # what its words stand for is said where they stand
+        assert "Its bound: the least time of the direct method" in table.caption
+        assert [column.label.lower() for column in table.head].count("against what it builds on") in (1, 2)
 
 
 def test_a_faster_kernel_is_a_step_and_what_cannot_be_compared_says_why(changed):

@@ -583,6 +583,14 @@ def test_a_table_without_what_tells_its_values_is_refused_with_the_line(refusal)
             r"line 2: 'conv_forward.int. .25, 6, 16, 1.' is no name of a k",
         ),
         (NVPROF_CSV.replace('"GPU activities",20', '"",20'), "line 5: a row without its Type"),
+        (
+            NSYS.replace("do_not_remove_this_kernel()", "cudaLaunchKernel"),
+            "line 6: .* is none of the kernels that the table",
+        ),
+        (
+            NSYS.replace("do_not_remove_this_kernel()", "[CUDA memset]"),
+            "line 6: .* is none of the kernels that the table",
+        ),
         (NVPROF.replace("  Name\n", "  Na\n"), "line 3: .* begins as the columns' names do"),
         (METRICS.replace('Device "TITAN V (0)"\n', "", 1), "line 8: a kernel, and no line above it names the device"),
         (NSYS.replace("conv_forward(const float *)", "mxnet::op::forward_ker>"), "line 5: the name .* is cut off"),

@@ -16,6 +16,7 @@ KERNEL_SUMS = "nsys stats --report cuda_gpu_kern_sum,cuda_gpu_mem_time_sum,cuda_
 _KILO = {"nsys": 1000, "nvprof": 1024}
 _CAPTION_UNITS = {"nanoseconds": "ns", "microseconds": "us", "milliseconds": "ms", "seconds": "s"}
 _SECTIONS = {"GPU activities": "gpu", "API calls": "api"}
+_KINDS = {"kernels": "kernel", "copies": "mem"}  # how the kinds of a whole's rows begin
 _OTHER_SECTIONS = ("CPU profiling", "Metric", "Event", "NVTX", "Unified Memory profiling", "OpenACC", "OpenMP")
 _ROW_INSIDE = re.compile(r"\s\d+\.\d[\s,]+\d")
 _DEVICE_ROWS = {"CUDA_KERNEL", "MEMORY_OPER"}
@@ -195,6 +196,9 @@ def _read_sums(
             row = profile_schema.sum_row(number, _texts(columns, cells), free_name=kind == "range")
             if share_of == "api":
                 profile_schema.reject_other_call(row.name)
+            of_name = profile_schema.activity_kind(row.name, api=profile_schema.is_api(row.name))
+            if not of_name.startswith(_KINDS.get(share_of, "")):
+                raise ValueError(f"{row.name[:60]!r} is none of the {share_of} that the table is of")
         groups.setdefault((share_of, kind), []).append(row)
     for (share_of, kind), rows in groups.items():
         if problem := profile_schema.contradiction(rows):

@@ -60,7 +60,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     """A temporary path with the suffix of `path`, moved onto it when the block ends well and removed when it does not.
     Raises UserError, naming the file, when it cannot be written."""
     path = Path(path)
-    try:
+    with disk_failures_named(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with _scratch_folder(f".{path.name}.", path.parent) as scratch:
             temporary = scratch / path.name
@@ -69,6 +69,13 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
             if temporary.is_dir() and path.is_dir():
                 shutil.rmtree(path)
             temporary.replace(path)
+
+
+@contextmanager
+def disk_failures_named(path: Path) -> Iterator[None]:
+    """Have a disk's refusal in the block be a UserError that names what cannot be written."""
+    try:
+        yield
     except UserError:
         raise
     except Exception as error:

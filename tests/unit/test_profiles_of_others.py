@@ -328,6 +328,11 @@ def test_of_several_runs_the_lines_of_those_that_are_whole_are_named(refusal):
     assert re.findall(r"--lines (\d+-\d+)", refusal(csv_inside)) == ["2-4", "5-15"]
 
 
+def test_of_many_runs_the_first_are_tried_and_named(refusal):
+    words = refusal(NCU_CSV * 100)
+    assert words.count("--lines") == 20 and "holds 100 profiles" in words and "; and 80 more: import one" in words
+
+
 def test_a_row_that_stands_twice_makes_no_second_run(refusal):
     gpu = next(line for line in NVPROF.splitlines(True) if "GPU activities" in line)
     assert re.search("line 4: the shares add up to 80.00 %, not 100 %", refusal(NVPROF.replace(gpu, gpu * 2)))

@@ -32,6 +32,7 @@ from warpbook.runs.schema import Table
 _NSYS_REPORT = b"NVIDIA Tegra Profiler Report"
 _NCU_REPORT = b"NVR\0"
 _SHOWN = 3  # warnings, or variants, that a message names
+_PARTS_SHOWN = 20  # profiles of one text
 _BINARY = (cupti_sqlite.MAGIC, _NSYS_REPORT, _NCU_REPORT)
 KNOWN = (
     "nvprof's console text, CSV (--csv) and SQLite, its --metrics and --events, nsys stats as text or CSV, nsys "
@@ -205,7 +206,7 @@ def _several(parts: Sequence[PrintedRun], lines: list[str], origin: str, first_l
     held: list[str] = []
     reasons: list[UserError] = []
     end = first_line - 1  # what lies in another's lines has its own
-    for part in sorted(parts, key=lambda part: (part.last, part.first)):
+    for part in sorted(parts, key=lambda part: (part.last, part.first))[:_PARTS_SHOWN]:
         first = max(part.first, end + 1)
         own = lines[first - first_line : part.last - first_line + 1]
         end = part.last
@@ -218,9 +219,10 @@ def _several(parts: Sequence[PrintedRun], lines: list[str], origin: str, first_l
         except UserError as error:
             reasons.append(error)
             held.append(f"lines {first}-{part.last}, refused ({str(error).removeprefix(origin).lstrip(', ')})")
-    if len(reasons) == len(parts):
+    if len(reasons) == len(held):
         return reasons[0]
-    return UserError(f"{origin} holds {len(parts)} profiles: {'; '.join(held)}: import one, by its lines")
+    more = f"; and {len(parts) - len(held)} more" if len(parts) > len(held) else ""
+    return UserError(f"{origin} holds {len(parts)} profiles: {'; '.join(held)}{more}: import one, by its lines")
 
 
 def _no_profile_error(lines: Sequence[str], origin: str, first_line: int) -> UserError:

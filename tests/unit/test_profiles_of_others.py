@@ -203,6 +203,9 @@ def test_a_notebook_is_read_where_one_cell_of_it_holds_a_profile(read, refusal):
     assert "is a notebook, and no cell of it holds a profile" in refusal(notebook("done\n"))
     damaged = refusal(notebook(NVPROF.replace("8.0000ms", "9.0000ms")))
     assert "output of cell 2, line 4: 2 calls of conv_forward" in damaged
+    both = notebook(NVPROF + NCU)
+    assert re.search("output of cell 2 holds 2 profiles: .*--lines 3-8; .*--lines 9-19", refusal(both))
+    assert rows(read(both, (9, 19))) == rows(read(NCU))
 
 
 def test_lines_of_several_ranks_are_refused_with_the_ranks_and_a_command(refusal):
@@ -549,6 +552,8 @@ def test_what_holds_no_profile_is_named_with_the_command_that_gives_one(refusal)
         ("==777== Profiling result:\n==777== Metric result:\n", "the beginning of nvprof's output"),
         (NCU.split("--\n", 2)[2], "the end of a table of ncu's, line 4, without the line of its kernel: print it"),
         ("NVTX Range,Style,Kern Inst,Total Time (ns),Kernel Name\na,PushPop,1,4,conv\n", "line 1: nsys' report of .* not read"),
+        ("Start (ns),End (ns),Duration (ns),Name\n1,2,1,conv\n", "line 1: nsys' report of .* not read"),
+        ("**** Analysis failed with:\nStatus: TargetProfilingFailed\n", "a message of the profiler: .*Analysis failed"),
         ("<html><table><tr><th>Time (%)</th></tr></table>\n", "line 1: a table as HTML"),
         (json.dumps({"traceEvents": [{"ph": "X"}]}), "a trace for Chrome, .*: profile with nsys or nvprof"),
         ("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n", "compute-sanitizer, which measures no times"),

@@ -69,7 +69,7 @@ _OTHER_TEXTS = (
      "the profiler's whole path, and profile again"),
     (r"=== (?:COMPUTE-SANITIZER|CUDA-MEMCHECK)", "the log of compute-sanitizer, which measures no times: profile the "
      "program with nsys or ncu"),
-    (r"={2,8} ?(?:ERROR|Error|Warning)", "a message of the profiler: {line}"),
+    (r"={2,8} ?(?:ERROR|Error|Warning)|Importer error status|Analysis failed", "a message of the profiler: {line}"),
 )  # fmt: skip
 # What a text is that holds a profile in a form of its own, and what gives it as it was printed.
 _OTHER_FORMS = (
@@ -92,7 +92,7 @@ _WARNING = re.compile(r"\s*={2,8}\w*={0,8} ?(?:Warning|WARNING|Error|ERROR)\b")
 _OTHER_TABLES = (
     (r'"?#"?,"?Address"?,"?Source', "ncu's source page: import the raw page, `ncu --import REPORT --csv --page raw`"),
     (
-        r"Count,QCount,TAvg|API Start \(|NVTX Range,|Range,Style,",
+        r"Count,QCount,TAvg|API Start \(|Start \(\w+\),End \(|NVTX Range,|Range,Style,",
         f"nsys' report of launches, waits or ranges, which is not read: import what `{KERNEL_SUMS}` prints",
     ),
     (r".*<(?:table|thead|tbody|tr|th|td)\b", f"a table as HTML: import what `{KERNEL_SUMS}` prints"),
@@ -146,23 +146,21 @@ def _read(path: Path, origin: str, lines: tuple[int, int] | None) -> Profile:
         )
     text = profile_text.decode(content, origin)
     if outputs := profile_text.notebook_outputs(text):
-        return _read_notebook(outputs, origin, lines)
-    for pattern, what in _OTHER_FORMS:
-        if re.match(pattern, text):
-            raise UserError(f"{origin} is {what.format(Path(origin).name)}")
+        cell, text = _profiled_cell(outputs, origin)
+        origin = f"{origin}, output of cell {cell}"
+    elif form := next((what for pattern, what in _OTHER_FORMS if re.match(pattern, text)), ""):
+        raise UserError(f"{origin} is {form.format(Path(origin).name)}")
     first, last = lines or (1, None)
     return _read_lines(list(islice(profile_text.split(text), first - 1, last)), origin, first)
 
 
-def _read_notebook(outputs: Mapping[int, str], origin: str, lines: tuple[int, int] | None) -> Profile:
-    """The profile that one cell of a notebook printed."""
-    if lines:
-        raise UserError(f"{origin} is a notebook: --lines is of no use for it")
+def _profiled_cell(outputs: Mapping[int, str], origin: str) -> tuple[int, str]:
+    """(number, output) of the only cell of a notebook that printed a profile."""
     cells = [number for number, output in outputs.items() if profile_text.LANDMARK.search(output)]
     if len(cells) != 1:
         held = f"cells {', '.join(map(str, cells))} of it hold profiles" if cells else "no cell of it holds a profile"
         raise UserError(f"{origin} is a notebook, and {held}: save the output of one as a text, and import that")
-    return _read_lines(profile_text.split(outputs[cells[0]]), f"{origin}, output of cell {cells[0]}", 1)
+    return cells[0], outputs[cells[0]]
 
 
 def _read_lines(lines: list[str], origin: str, first_line: int) -> Profile:

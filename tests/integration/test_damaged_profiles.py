@@ -18,7 +18,9 @@ from warpbook.profiling.profile_schema import Profile
 
 CAPTURED = sorted((PROJECT / "tests/data/profiles").glob("*.[ct]*"))
 CAPTURED += sorted((PROJECT.parent / "shared/cases/profiles").glob("*_ok.txt"))  # where they stand beside the project
-SUMS = [path for path in CAPTURED if re.search(r"stats|sums|nvprof_console|(?:nsys|nvprof)_ok", path.name)]
+SUMS = [
+    path for path in CAPTURED if re.search(r"stats|sums|nvprof_console|nvprof_report|(?:nsys|nvprof)_ok", path.name)
+]
 EXAMPLES = int(os.environ.get("CHAOS_EXAMPLES", "300"))
 PREFIXES = ("x", "> ", "0: ", "+", "2024-01-01 ", "rank ", "\x1b[1A")
 SUFFIXES = ("\\", ";", " |", "<br>")
@@ -99,8 +101,9 @@ def is_unseen(row: dict[str, object], whole: Profile, rest: Profile) -> bool:
     if "start_ns" in row:
         return True  # nothing counts the events of a trace
     if "share_of" in row:
-        # the shares of the others add up without it to 100 %, or there are no others
-        return row["share_percent"] in (0, 100)
+        # the shares of the others add up without it to 100 %, but for their rounding, or there are no others
+        rounding = 0.01 * sum(other["share_of"] == row["share_of"] for other in whole.summaries)
+        return row["share_percent"] == 100 or (row["share_percent"] or 0) <= rounding
     launches = {counter["launch"] for counter in whole.counters}
     if len({counter["launch"] for counter in rest.counters}) < len(launches):
         return True  # nothing counts launches, but for the numbers of those behind it

@@ -234,12 +234,12 @@ def test_a_launch_that_a_terminal_broke_is_joined_or_refused(read, refusal):
     launch = NCU.splitlines()[2]
     for place, between in ((launch.index(" (100"), "\n "), (launch.index(", 8"), "\n"), (launch.index("*, int"), "\n"),
                            (launch.index("ontext"), "\n"), (launch.index("ice 0"), "\n"), (launch.index("6, 16"), "\n"),
-                           (launch.index("float *, f"), "\n")):  # fmt: skip
+                           (launch.index("float *, f"), "\n"), (launch.index("oat *"), "\n")):  # fmt: skip
         broken = NCU.replace(launch, launch[:place] + between + launch[place:])
         assert {row["kernel"] for row in read(broken).counters} == {"conv_forward(const float *, float *, int)"}, place
-    for inside in (launch.index("forward"), launch.index("oat *")):
-        broken = NCU.replace(launch, launch[:inside] + "\n" + launch[inside:])
-        assert "line 3: the line of a launch is broken inside of a name" in refusal(broken)
+    inside = launch.index("forward")
+    broken = NCU.replace(launch, launch[:inside] + "\n" + launch[inside:])
+    assert "line 3: the line of a launch is broken inside of a name" in refusal(broken)
     assert re.search(
         r"line 3: .* is part of a launch's line, or has no section", refusal(NCU.replace(", Device 0", "\nlog\n, Dev"))
     )
@@ -265,6 +265,20 @@ def test_a_line_between_or_right_behind_rows_is_refused_with_the_line(refusal):
         assert re.search(words, refusal("\n".join(joined))), number
     other = "Time (%),Total Time (ns),Num Calls,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name"
     assert "line 10: several rows run together: 'ioctl 96.0,12.0," in refusal(f"{NSYS}\n{other}\n{two_rows}\n")
+
+
+def test_a_damaged_last_row_is_refused_though_its_share_is_below_the_rounding(read, refusal):
+    report = (DATA / "nvprof_report.txt").read_text()
+    assert len(rows(read(report))) == 7
+    for last in ("<0.01\t10.000 us\t1\t[CUDA memcpy DtoH]", "| 0.01%   | 4.0000us | 5     |"):
+        assert last in report
+        line = report[: report.index(last)].count("\n") + 1
+        for mark in ("0: ", "rank ", "> ", "x"):
+            assert f"line {line}: " in refusal(report.replace(last, mark + last)), (last, mark)
+    for cell in ("0.01%   | ", "4.0000us | "):
+        assert "line 17: " in refusal(report.replace(f"| {cell}", "| "))
+    assert "line 17: " in refusal(report.replace("0.01%   | 4.0000us", "4.0000us | 0.01%"))
+    assert "line 18: " in refusal(report.replace("cudaGetLastError |", "cudaGetLas\n  tError |"))
 
 
 def test_a_header_or_a_title_without_rows_is_refused_behind_a_table_too(refusal):
@@ -404,9 +418,15 @@ def test_a_name_with_the_marks_of_a_page_is_refused(refusal):
         "<b>conv(int)",
         "conv(int)<br/>x",
         "conv(int) x",
+        "void rank cudnn::conv<float>(int)",
+        "void> conv<float>(int)",
+        "conv<int, 2024-01-01 float>(int)",
+        "conv<int, 0: float>(int)",
+        "conv<int, | float>(int)",
+        "s[CUDA memcpy DtoH]",
     ]:
         for text in (NSYS.replace("conv_forward(const float *)", name), NCU_CSV.replace("conv_forward(int)", name)):
-            assert re.search(r"line \d: .* is no name of a kernel", refusal(text.replace("&", "&amp;")))
+            assert re.search(r"line \d: .* is (no name of a kernel|cut off)", refusal(text.replace("&", "&amp;"))), name
 
 
 def test_names_that_compilers_give_kernels_are_read(read):
@@ -415,6 +435,10 @@ def test_names_that_compilers_give_kernels_are_read(read):
         "void at::native::kernel<4, void at::native::gpu<F<int>>(at::It &, const T1 &)::[lambda(int) (instance 1)]>(int)",
         "_ZN3foo3barEPf", "void f<&g, -1, (T)'a'>(int)", "x::operator()<float>(int)", "redzone_checker", "triton_0d1d2",
         "cudapy::__main__::kernel$241(Array<float, 2, C, mutable, aligned>)", "fusion.12", "f(int)::{lambda()#1}",
+        "std::enable_if<!T7, void>::type internal::gemvx::kernel<int, float const>(T13)", "f<int, >(unsigned long long)",
+        "cudapy::__main__::kernel[abi:v1,cw51cXTLSUwv1sDUaEE_3d](Array<float, 2, C, mutable, aligned>)",
+        "void at::native::(anonymous namespace)::cat<(unsigned int)4, char const* const>(T1 *, at::It<T2> const volatile &)",
+        "void k<f(at::Scalar const&)::{lambda()#1}::operator()() const::{lambda(long)#1}>(long, (anonymous class)::T)",
     ):  # fmt: skip
         assert read(NCU_CSV.replace("conv_forward(int)", name)).counters[0]["kernel"].startswith(name)
 

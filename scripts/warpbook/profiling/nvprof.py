@@ -32,9 +32,9 @@ _CELLS = {
 }
 _FULL = (("share", "%"), ("total", ""), ("calls", ""), ("avg", ""), ("min", ""), ("max", ""), ("name", ""))
 _NAME_LINES = 12
-_ROW_INSIDE = re.compile(
-    rf"\d%\s+[\d.,]+ ?(?:{profile_schema.TIME_UNIT})\s+\d+\s+[\d.,]+ ?(?:{profile_schema.TIME_UNIT})(?!\w)"
-)
+_TIME = rf"[\d.,]+ ?(?:{profile_schema.TIME_UNIT})(?!\w)"
+_ROW_INSIDE = re.compile(rf"\d%\s+{_TIME}\s+\d+\s+{_TIME}")
+_PART_OF_A_ROW = re.compile(rf"\d%?\s+{_TIME}\s+\d+\s+\S|(?:\d%|{_TIME})\s+\d+\s+{_TIME}|{_TIME}\s+[\d.,]+%")
 _REST_OF_A_NAME = re.compile(r"[\w:]+(?:[<(].*)?|[<(:,>*&)].*")
 _BROKEN_HEADER = re.compile(r"\s*(?:Type\s+)?Time ?\(%\)\s+Time\s")
 _TYPES = {"void", "bool", "char", "short", "int", "long", "float", "double", "unsigned", "signed", "const", "volatile"}
@@ -188,13 +188,14 @@ class _Console:
             if self.table:
                 self.table.last = number
         else:
-            name = self.row[1][-1].strip() if self.row and self.table and self.table.last == number - 1 else ""
-            whole = name.endswith((")", "]")) or (
-                profile_schema.is_api(name) and not re.fullmatch(r"\w+", line.strip())
-            )
+            behind = self.row if self.table and self.table.last == number - 1 else None
+            name = behind[1][-1].strip() if behind else ""
+            rest = line.replace("|", " ").strip()
+            whole = name.endswith((")", "]")) or (profile_schema.is_api(name) and not re.fullmatch(r"\w+", rest))
             if _BROKEN_HEADER.match(line):
                 self.fail(number, f"{line.strip()[:60]!r} begins as the columns' names do, and does not end so")
-            if _ROW_INSIDE.search(line) or (name and not whole and _REST_OF_A_NAME.fullmatch(line.strip())):
+            in_row = _ROW_INSIDE.search(rest) or (behind and _PART_OF_A_ROW.search(rest))
+            if in_row or (name and not whole and _REST_OF_A_NAME.fullmatch(rest)):
                 self.fail(number, f"{line.strip()[:60]!r} is no row, and stands where one is, or the rest of a name")
             if self.table:
                 self.strange = (number, line.strip())

@@ -59,9 +59,9 @@ test-all: test
 	.venv/bin/python -m pytest $(workers) tests/integration
 
 # 20,000 damaged and hostile inputs to every reader (the suite draws 300), a disk that fails at every one of a program's
-# first 200 writes (the suite takes 2), 40 kills of a study's commands (the suite: 2), eight locales and folders (the
-# suite: 2), and 2,000 calls timed inside the sandbox and outside (the suite: 60). It writes the table of faults in the
-# documentation.
+# first 200 writes (the suite takes 2), 40 kills of a study's commands and of grading (the suite: 1), eight locales and
+# folders (the suite: 2), and 2,000 calls timed inside the sandbox and outside (the suite: 60). It writes the table of
+# faults in the documentation.
 TESTED = docs/explanation/tested-attacks.md
 chaos: .venv/installed-test
 	CHAOS_EXAMPLES=20000 CHAOS_WRITES=200 CHAOS_KILLS=40 CHAOS_ROUNDS=2000 CHAOS_PLACES=8 .venv/bin/python -m pytest \

@@ -66,7 +66,9 @@ def check(
             PROJECT_VARIABLE: str(folder),
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         }
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, errors="replace")
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, encoding="utf-8", errors="replace"
+        )
         if done.returncode:
             raise UserError(done.stderr.strip().removeprefix("error: ") or f"{path} could not be checked")
         return tables.CORRECTNESS.read(out)

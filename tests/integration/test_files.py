@@ -19,7 +19,10 @@ def test_a_file_beyond_the_size_limit_of_the_process_is_not_left_half_written(tm
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True)
     assert done.returncode != 0
-    assert "builds.csv cannot be written: File too large" in done.stderr
+    assert (
+        "builds.csv cannot be written: File too large (the limit on a file's size is 0 KiB (ulimit -f unlimited)"
+        in done.stderr
+    )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,7 +1,8 @@
 """A tiny study's commands killed in their midst: the same command, given again, ends as though nothing had been.
 
-`make chaos` kills 40 times, at random moments: Snakemake, one of its programs, or everything at once. The suite kills
-Snakemake once, as soon as a first result is there, so that no machine is too fast or too slow for it.
+`make chaos` kills 40 times, at random moments: Snakemake, one of its programs, or everything at once; and it grades two
+submissions too. The suite kills Snakemake once, as soon as a first result is there, so that no machine is too fast or too
+slow for it.
 """
 
 import os
@@ -15,13 +16,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from pypdf import PdfReader
 
+from warpbook.common.files import PROJECT
+from warpbook.config import settings
+from warpbook.harness.emulator import emulation
 from warpbook.runs import catalog, tables
+from workspaces import TINY
 
 KILLS = int(os.environ.get("CHAOS_KILLS", "1"))
 ENDED_WITHIN_S = 10
 ARCHIVE = ["archive", "--config", "archive=archives"]
+GRADE = ["grade", "--config", "submissions=all", "study=sp25", "sandbox=none"]
 COMPARE = ["compare", "--config", "base=results/run", "head=results/run"]
 
 # What is asked for, and what is undone before it.
@@ -32,6 +39,7 @@ COMMANDS = {
     "rendering": (["report", "--forcerun", "render_report"], []),
     "compare": (COMPARE, ["reports/out/compare.md", "reports/out/compare.pdf"]),
 }
+GRADED = {"grade": (GRADE, ["reports/out/sp25", "reports/out/sp25-grades", "results/submissions"])}
 FIRST_MEASURED = "results/parts/machine.json"
 CHOICE = random.Random()
 
@@ -42,6 +50,20 @@ class Study:
     def __init__(self, workspace):
         self.workspace, self.folder = workspace, workspace.folder
         (self.folder / "tmp").mkdir()
+
+    def hand_in(self) -> None:
+        """Two submissions to grade: a wrong file, and one that does not compile."""
+        course = yaml.safe_load(settings.FILE.read_text())["studies"]["sp25"]
+        self.workspace.configure(studies={**TINY["studies"], "sp25": course})
+        code = (PROJECT / "tests" / "data" / "course" / "one_call.cu").read_text()
+        for name, file in (
+            ("wrong", code.replace("(TILE + K - 1) * (TILE + K - 1)", "TILE * TILE")),
+            ("broken", code.replace("const int H_out", "const imt H_out", 1)),
+        ):
+            assert file != code
+            folder = self.folder / "all" / name / "project" / "m3" / "op_0"
+            folder.mkdir(parents=True)
+            (folder / "m3-forward.cu").write_text(file)
 
     def start(self, *arguments: str) -> subprocess.Popen:
         return self.workspace.start(*arguments, TMPDIR=str(self.folder / "tmp"), TINY_STUDY=str(self.folder))
@@ -91,7 +113,9 @@ class Study:
         report = PdfReader(self.folder / "reports" / "out" / "tiny.pdf")
         html = (self.folder / "reports" / "out" / "tiny.html").read_text()
         assert html.rstrip().endswith("</html>")
+        grades = self.folder / "reports" / "out" / "sp25-grades" / "grades.csv"
         return {
+            "grades": grades.read_text() if grades.exists() else "",
             "builds": builds.to_csv(),
             "correctness": checks[[*columns, "test", "ok", "mismatched_labels"]].to_csv(),
             "samples": samples[columns].drop_duplicates().to_csv(index=False),
@@ -133,9 +157,8 @@ def killed(study: Study, arguments: list[str], whom: str, is_time: Callable[[], 
     return True
 
 
-def duration(study: Study, name: str) -> float:
+def duration(study: Study, arguments: list[str], undone: list[str]) -> float:
     """Seconds that a command takes which nobody kills."""
-    arguments, undone = COMMANDS[name]
     undo(study, undone)
     began = time.monotonic()
     study.make(*arguments)
@@ -143,15 +166,19 @@ def duration(study: Study, name: str) -> float:
 
 
 def test_a_command_killed_at_any_moment_is_made_good_by_the_same_command(study, tried):
+    commands = COMMANDS | (GRADED if KILLS > 1 and emulation.compiler() else {})
+    if commands != COMMANDS:
+        study.hand_in()
+    lasts_s = {name: duration(study, *commands[name]) for name in commands} if KILLS > 1 else {}
     undisturbed = study.results()
+    assert len(re.findall("wrong|does not compile", str(undisturbed["grades"]))) >= 2 * (commands != COMMANDS)
     assert study.temporary() == []
-    lasts_s = {name: duration(study, name) for name in COMMANDS} if KILLS > 1 else {}
     kinds = ("Snakemake", "one of its programs", "everything")
-    order = ["measure", *CHOICE.sample(sorted(COMMANDS.keys() - {"measure"}), len(COMMANDS) - 1)]
+    order = ["measure", *CHOICE.sample(sorted(commands.keys() - {"measure"}), len(commands) - 1)]
     interrupted = 0
     for number in range(KILLS):
         name, whom = order[number % len(order)], kinds[number % len(kinds)]
-        arguments, undone = COMMANDS[name]
+        arguments, undone = commands[name]
         undo(study, undone)
         if lasts_s:
             after_s = CHOICE.uniform(0.2, 1.0) * lasts_s[name]

@@ -86,6 +86,14 @@ def test_a_limit_on_memory_is_no_verdict(check):
     check.assert_not_judged(check.run("ulimit -v 1500000;"), "ulimit -v unlimited")
 
 
+@needs_compiler
+@pytest.mark.parametrize("kib", [200, 8000])  # less than a compiler writes; than the arrays of 10,000 images take
+def test_a_limit_on_the_size_of_files_is_no_verdict_and_no_full_disk(check, kib):
+    done = check.run(f"ulimit -f {kib};")
+    check.assert_not_judged(done, f"the limit on a file's size is {kib} KiB (ulimit -f unlimited)")
+    assert "disk" not in done.stderr
+
+
 KILLED = "g++: fatal error: Killed signal terminated program cc1plus"
 
 

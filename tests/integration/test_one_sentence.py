@@ -103,6 +103,14 @@ def test_texts_are_utf_8_in_any_locale(tmp_path, latin_1):
     assert (tmp_path / "text").read_text(encoding="utf-8") == "30 µs → 畳み込み\n"
 
 
+def test_a_notebook_s_python_reads_a_configuration_in_utf_8_in_any_locale(tmp_path, latin_1):
+    (tmp_path / "config.yaml").write_text("studies: {fa18: {title: 畳み込み}}\n", encoding="utf-8")
+    program = "from warpbook.problems import networks; print(ascii(networks.configuration()[0]))"
+    environment = {**os.environ, **latin_1, "PYTHONPATH": str(PROJECT / "scripts"), PROJECT_VARIABLE: str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert ascii("畳み込み").strip("'") in done.stdout, done.stderr
+
+
 def test_snakemake_reads_a_configuration_in_utf_8_in_any_locale(tmp_path, latin_1):
     folder = tmp_path / "project"
     folder.mkdir()

@@ -23,6 +23,7 @@ from warpbook.common import units
 from warpbook.common.files import PROJECT
 from warpbook.config import settings
 from warpbook.report import rendering
+from warpbook.report.figures import history_plots
 from warpbook.report.run_history import History
 from warpbook.report.views import run_archive
 from warpbook.runs import catalog, tables
@@ -127,6 +128,20 @@ def test_runs_stand_in_order_of_time_and_steps_are_between_runs_of_one_device(hi
     assert str(rows["shared_input"][4]) == '<strong><span class="faster">faster</span></strong>'
     assert str(rows["shared_input"][8]) == '<strong><span class="slower">slower</span></strong>'
     assert "<strong>" not in str(rows["fft"][4])
+    tables = [networks[0], run_archive._variants(history, history.newest("fa18", ours), 1)]
+    for table in tables:  # what its words stand for is said where they stand
+        assert "Its bound: the least time of the direct method" in table.caption
+        assert [column.label.lower() for column in table.head].count("against what it builds on") in (1, 2)
+
+
+def test_in_the_history_each_device_has_a_chart_of_its_own(history):
+    lines = {model: history.for_network("fa18", model) for model in history.models}
+    both = history_plots.op_times([line for its in lines.values() for line in its])
+    heights = [
+        float(re.findall(r'viewBox="0 0 \S+ (\S+)"', chart)[0]) for chart in map(history_plots.op_times, lines.values())
+    ]
+    assert float(re.findall(r'viewBox="0 0 \S+ (\S+)"', both)[0]) == pytest.approx(sum(heights))
+    assert len(re.findall(">0</text>", both)) == len(lines) == 2  # each axis begins with zero
 
 
 def test_a_faster_kernel_is_a_step_and_what_cannot_be_compared_says_why(changed):

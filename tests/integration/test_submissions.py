@@ -1,6 +1,7 @@
 """Submissions of the course: found in their layout, worked on apart, judged file by file, reported for the upload."""
 
 import csv
+import errno
 import itertools
 import json
 import os
@@ -268,6 +269,14 @@ def test_a_layout_without_bound_is_ended_and_told_from_a_fault(monkeypatch):
 
     with pytest.raises(UserError, match="a picture is missing"):
         pdf.within_limits(broken)
+
+
+def test_a_full_disk_while_pages_are_laid_out_is_one_sentence():
+    def full():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(UserError, match=r"/warpbook-\w+/\.\.\. cannot be written: No space left on device"):
+        pdf.within_limits(full)
 
 
 def test_what_is_read_in_files_of_strangers_takes_no_longer_than_their_length():

@@ -203,6 +203,9 @@ def test_a_notebook_is_read_where_one_cell_of_it_holds_a_profile(read, refusal):
     assert "is a notebook, and no cell of it holds a profile" in refusal(notebook("done\n"))
     damaged = refusal(notebook(NVPROF.replace("8.0000ms", "9.0000ms")))
     assert "output of cell 2, line 4: 2 calls of conv_forward" in damaged
+    both = notebook(NVPROF + NCU)
+    assert re.search("output of cell 2 holds 2 profiles: .*--lines 3-8; .*--lines 9-19", refusal(both))
+    assert rows(read(both, (9, 19))) == rows(read(NCU))
 
 
 def test_lines_of_several_ranks_are_refused_with_the_ranks_and_a_command(refusal):
@@ -231,12 +234,12 @@ def test_a_launch_that_a_terminal_broke_is_joined_or_refused(read, refusal):
     launch = NCU.splitlines()[2]
     for place, between in ((launch.index(" (100"), "\n "), (launch.index(", 8"), "\n"), (launch.index("*, int"), "\n"),
                            (launch.index("ontext"), "\n"), (launch.index("ice 0"), "\n"), (launch.index("6, 16"), "\n"),
-                           (launch.index("float *, f"), "\n")):  # fmt: skip
+                           (launch.index("float *, f"), "\n"), (launch.index("oat *"), "\n")):  # fmt: skip
         broken = NCU.replace(launch, launch[:place] + between + launch[place:])
         assert {row["kernel"] for row in read(broken).counters} == {"conv_forward(const float *, float *, int)"}, place
-    for inside in (launch.index("forward"), launch.index("oat *")):
-        broken = NCU.replace(launch, launch[:inside] + "\n" + launch[inside:])
-        assert "line 3: the line of a launch is broken inside of a name" in refusal(broken)
+    inside = launch.index("forward")
+    broken = NCU.replace(launch, launch[:inside] + "\n" + launch[inside:])
+    assert "line 3: the line of a launch is broken inside of a name" in refusal(broken)
     assert re.search(
         r"line 3: .* is part of a launch's line, or has no section", refusal(NCU.replace(", Device 0", "\nlog\n, Dev"))
     )
@@ -262,6 +265,20 @@ def test_a_line_between_or_right_behind_rows_is_refused_with_the_line(refusal):
         assert re.search(words, refusal("\n".join(joined))), number
     other = "Time (%),Total Time (ns),Num Calls,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name"
     assert "line 10: several rows run together: 'ioctl 96.0,12.0," in refusal(f"{NSYS}\n{other}\n{two_rows}\n")
+
+
+def test_a_damaged_last_row_is_refused_though_its_share_is_below_the_rounding(read, refusal):
+    report = (DATA / "nvprof_report.txt").read_text()
+    assert len(rows(read(report))) == 7
+    for last in ("<0.01\t10.000 us\t1\t[CUDA memcpy DtoH]", "| 0.01%   | 4.0000us | 5     |"):
+        assert last in report
+        line = report[: report.index(last)].count("\n") + 1
+        for mark in ("0: ", "rank ", "> ", "x"):
+            assert f"line {line}: " in refusal(report.replace(last, mark + last)), (last, mark)
+    for cell in ("0.01%   | ", "4.0000us | "):
+        assert "line 17: " in refusal(report.replace(f"| {cell}", "| "))
+    assert "line 17: " in refusal(report.replace("0.01%   | 4.0000us", "4.0000us | 0.01%"))
+    assert "line 18: " in refusal(report.replace("cudaGetLastError |", "cudaGetLas\n  tError |"))
 
 
 def test_a_header_or_a_title_without_rows_is_refused_behind_a_table_too(refusal):
@@ -317,6 +334,50 @@ def test_several_tools_or_runs_are_refused_with_lines_that_are_read(read, refusa
             assert rows(read(text, (first, last)))
 
 
+def test_of_several_runs_the_lines_of_those_that_are_whole_are_named(refusal):
+    cut_off = NVPROF.rsplit("      API calls", 1)[0].replace("80.00%", "70.00%")
+    words = refusal(NVPROF + cut_off)
+    assert re.search(r"2 profiles: nvprof console text, --lines 3-8; lines 11-14, refused \(line 12: ", words), words
+    header, *others = NCU_CSV.splitlines(True)
+    assert "--lines" not in refusal(header * 2 + others[0].replace('"0"', '""'))
+    assert "line 1: the names of columns and no rows" in refusal(header)
+    csv_inside = NCU.replace("\n", f"\n{NCU_CSV}\n", 1)
+    assert re.findall(r"--lines (\d+-\d+)", refusal(csv_inside)) == ["2-4", "5-15"]
+
+
+def test_of_many_runs_the_first_are_tried_and_named(refusal):
+    words = refusal(NCU_CSV * 100)
+    assert words.count("--lines") == 20 and "holds 100 profiles" in words and "; and 80 more: import one" in words
+
+
+def test_a_row_that_stands_twice_makes_no_second_run(refusal):
+    gpu = next(line for line in NVPROF.splitlines(True) if "GPU activities" in line)
+    assert re.search("line 4: the shares add up to 80.00 %, not 100 %", refusal(NVPROF.replace(gpu, gpu * 2)))
+
+
+def test_tables_of_two_processes_are_two_profiles(read, refusal):
+    calls = re.sub(r" GPU activities:(?s:.*)(?=      API calls)", "", NVPROF).replace("777", "778")
+    kernels = NVPROF.split("      API calls")[0]
+    assert re.findall(r"--lines (\d+-\d+)", refusal(kernels + calls)) == ["3-6", "9-11"]
+    in_csv = NVPROF_CSV.replace("777", "778").replace("GPU activities", "API calls")
+    in_csv = re.sub(r'"(conv.*|\[CUDA.*)"\n', '"cudaMalloc"\n', in_csv, count=1).replace(
+        "[CUDA memcpy HtoD]", "cudaFree"
+    )
+    assert re.findall(r"--lines (\d+-\d+)", refusal(NVPROF_CSV + in_csv)) == ["2-5", "7-10"]
+    assert len(rows(read(NVPROF_CSV + in_csv.replace("778", "777")))) == 4
+
+
+def test_a_trace_and_sums_of_other_counts_are_of_two_runs(read, refusal):
+    trace = (DATA / "nsys_cuda_gpu_trace.csv").read_text()
+    sums = (DATA / "nsys_stats.csv").read_text()
+    assert len(rows(read(trace + sums))) == 8 + 13
+    assert re.search(r"line 13: 3 kernels in this table, and 4 in that of line 1: .*--lines", refusal(trace + NSYS))
+    copy = next(line for line in trace.splitlines(True) if "Device-to-Host" in line)
+    assert re.search(
+        r"line \d+: 4 copies in this table, and 3 in that of line 1", refusal(trace.replace(copy, "") + sums)
+    )
+
+
 def test_tables_that_nsys_made_of_two_reports_are_two_profiles(read, refusal):
     kernels, calls = (f"Processing [{name}.sqlite] with [/opt/cuda_{name}_sum.py]...\n" for name in ("gpu_kern", "api"))
     kernels += NSYS
@@ -357,9 +418,15 @@ def test_a_name_with_the_marks_of_a_page_is_refused(refusal):
         "<b>conv(int)",
         "conv(int)<br/>x",
         "conv(int) x",
+        "void rank cudnn::conv<float>(int)",
+        "void> conv<float>(int)",
+        "conv<int, 2024-01-01 float>(int)",
+        "conv<int, 0: float>(int)",
+        "conv<int, | float>(int)",
+        "s[CUDA memcpy DtoH]",
     ]:
         for text in (NSYS.replace("conv_forward(const float *)", name), NCU_CSV.replace("conv_forward(int)", name)):
-            assert re.search(r"line \d: .* is no name of a kernel", refusal(text.replace("&", "&amp;")))
+            assert re.search(r"line \d: .* is (no name of a kernel|cut off)", refusal(text.replace("&", "&amp;"))), name
 
 
 def test_names_that_compilers_give_kernels_are_read(read):
@@ -368,6 +435,10 @@ def test_names_that_compilers_give_kernels_are_read(read):
         "void at::native::kernel<4, void at::native::gpu<F<int>>(at::It &, const T1 &)::[lambda(int) (instance 1)]>(int)",
         "_ZN3foo3barEPf", "void f<&g, -1, (T)'a'>(int)", "x::operator()<float>(int)", "redzone_checker", "triton_0d1d2",
         "cudapy::__main__::kernel$241(Array<float, 2, C, mutable, aligned>)", "fusion.12", "f(int)::{lambda()#1}",
+        "std::enable_if<!T7, void>::type internal::gemvx::kernel<int, float const>(T13)", "f<int, >(unsigned long long)",
+        "cudapy::__main__::kernel[abi:v1,cw51cXTLSUwv1sDUaEE_3d](Array<float, 2, C, mutable, aligned>)",
+        "void at::native::(anonymous namespace)::cat<(unsigned int)4, char const* const>(T1 *, at::It<T2> const volatile &)",
+        "void k<f(at::Scalar const&)::{lambda()#1}::operator()() const::{lambda(long)#1}>(long, (anonymous class)::T)",
     ):  # fmt: skip
         assert read(NCU_CSV.replace("conv_forward(int)", name)).counters[0]["kernel"].startswith(name)
 
@@ -446,17 +517,19 @@ def test_a_quoted_cell_of_advice_may_hold_line_ends(read, refusal):
 def test_an_event_without_a_duration_is_left_out_and_named(read, refusal):
     trace = """\
 ==777== Profiling result:
-"Start","Duration","Grid X","Device","Name"
-s,ms,,,
-1.000000,0.001000,,"Tesla T4 (0)","[CUDA memcpy HtoD]"
-1.001000,,,,"[Unified Memory CPU page faults]"
-1.003000,4.000000,100,"Tesla T4 (0)","conv_forward(float*)"
+"Start","Duration","Grid X","Grid Y","Grid Z","Device","Name"
+s,ms,,,,,
+1.000000,0.001000,,,,"Tesla T4 (0)","[CUDA memcpy HtoD]"
+1.001000,,,,,,"[Unified Memory CPU page faults]"
+1.003000,4.000000,100,8,1,"Tesla T4 (0)","conv_forward(float*)"
 """
     profile = read(trace)
     assert [row["end_ns"] - row["start_ns"] for row in profile.events] == [1000, 4_000_000]
     assert profile.omissions == ("the event without a duration at line 5",)
-    assert profile.device == "Tesla T4 (0)"
+    assert (profile.device, profile.events[-1]["grid"]) == ("Tesla T4 (0)", "100x8x1")
     assert "line 6: '' is no time" in refusal(trace.replace("4.000000", ""))
+    assert "line 6: '10.000' is 10000, or it is no whole number" in refusal(trace.replace("100,8", "10.000,8"))
+    assert "line 6: the grid has not three extents" in refusal(trace.replace("100,8", "100,"))
 
 
 def test_launches_of_one_kernel_with_several_shapes_are_told_apart(read):
@@ -488,7 +561,7 @@ def test_what_holds_no_profile_is_named_with_the_command_that_gives_one(refusal)
         ('"#","Address","Source","# Samples"\n"0","7f","MOV R1, R2","3"\n', "line 1: ncu's source page: .*--page raw"),
         ("Total (MB),Count,Avg (MB),Med (MB),Operation\n1.0,1,1.0,1.0,[CUDA memset]\n", "no times of .*, only the table at line 1: import"),
         ("<table>\n<tr><th>Time (%)</th><th>Total Time</th></tr>\n", "line 1: a table as HTML: import what `nsys stats"),
-        ("| Metric Name | Metric Unit | Metric Value |\n| Duration | ms | 1 |\n", "without the line of its kernel: print it"),
+        ("| Metric Name | Metric Unit | Metric Value |\n| Duration | ms | 1 |\n", "line 1, without the line of its kernel: print it"),
         (re.sub(r"(.{80})", r"\1\n", NSYS), "line 3: .* stands where the heads of cuda_gpu_kern_sum"),
         ("bash: nvprof: command not found\n", "the shell's message"),
         ('[\n {"Time (%)": 90.0, "Total Time (ns)": 5}]\n', "nsys' JSON: import what `nsys stats .* --format csv"),
@@ -500,6 +573,13 @@ def test_what_holds_no_profile_is_named_with_the_command_that_gives_one(refusal)
         (json.dumps({"worksheets": [{"cells": [{"outputs": [NCU]}]}]}, indent=1), "a notebook that is damaged or of an old"),
         (quopri.encodestring(NVPROF.encode()), r"a mail's quoted-printable: import .*`python3 -m quopri -d profile >"),
         (NVPROF.encode() + bytes(8), "or a damaged text: byte 675 is 0; copy the file again"),
+        ("==777== Profiling result:\n==777== Metric result:\n", "the beginning of nvprof's output"),
+        (NCU.split("--\n", 2)[2], "the end of a table of ncu's, line 4, without the line of its kernel: print it"),
+        ("NVTX Range,Style,Kern Inst,Total Time (ns),Kernel Name\na,PushPop,1,4,conv\n", "line 1: nsys' report of .* not read"),
+        ("Start (ns),End (ns),Duration (ns),Name\n1,2,1,conv\n", "line 1: nsys' report of .* not read"),
+        ("**** Analysis failed with:\nStatus: TargetProfilingFailed\n", "a message of the profiler: .*Analysis failed"),
+        ("<html><table><tr><th>Time (%)</th></tr></table>\n", "line 1: a table as HTML"),
+        (json.dumps({"traceEvents": [{"ph": "X"}]}), "a trace for Chrome, .*: profile with nsys or nvprof"),
         ("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n", "compute-sanitizer, which measures no times"),
         ('"Name","Calls","TotalDurationNs"\n"conv(int)",2,9000000\n', "line 1: .*no line above it names its columns in known"),
         (NCU.replace("    Section: GPU Speed Of Light Throughput\n", ""), "line 3: .*no section under it: print it with ncu --csv"),
@@ -537,6 +617,17 @@ def test_a_table_without_what_tells_its_values_is_refused_with_the_line(refusal)
             r"line 2: 'conv_forward.int. .25, 6, 16, 1.' is no name of a k",
         ),
         (NVPROF_CSV.replace('"GPU activities",20', '"",20'), "line 5: a row without its Type"),
+        (
+            NSYS.replace("do_not_remove_this_kernel()", "cudaLaunchKernel"),
+            "line 6: .* is none of the kernels that the table",
+        ),
+        (
+            NSYS.replace("do_not_remove_this_kernel()", "[CUDA memset]"),
+            "line 6: .* is none of the kernels that the table",
+        ),
+        (NVPROF.replace("  Name\n", "  Na\n"), "line 3: .* begins as the columns' names do"),
+        (METRICS.replace('Device "TITAN V (0)"\n', "", 1), "line 8: a kernel, and no line above it names the device"),
+        (NSYS.replace("conv_forward(const float *)", "mxnet::op::forward_ker>"), "line 5: the name .* is cut off"),
         (
             NVPROF.replace("1.0000us  29", "1.00001us  29").replace("2.0000us  29", "2.00001us  29"),
             "line 7: 2000.01 is finer",
@@ -615,6 +706,20 @@ def test_blank_lines_between_the_rows_of_a_launch_are_none_of_its_ends(read):
     for name in ("[CUDA memcpy HtoD]", "[CUDA memset]"):
         sizes += f"1722500.0  2  861250.0  722500.0  1000000.0  {name}\n\n"
     assert rows(read(NSYS.replace("\n", "\n\n") + sizes)) == rows(read(NSYS))
+
+
+def test_csv_is_read_without_the_messages_around_it(read):
+    assert rows(read(NVPROF_CSV.partition("\n")[2])) == rows(read(NVPROF_CSV))
+
+
+def test_launches_and_counters_that_others_show_to_be_missing_are_named(read):
+    assert read(NCU_CSV).omissions == ()
+    assert read(NCU_CSV.replace('"1","4242"', '"3","4242"')).omissions == ("2 of 4 launches, by their numbers",)
+    both = NCU + NCU[NCU.index("  conv_forward") :]
+    assert read(both).omissions == ()
+    assert read(both.replace("    Duration                         ms         1.11\n", "", 1)).omissions == (
+        "1 counters that only other launches have",
+    )
 
 
 def test_csv_that_another_program_wrote_again_is_read(read):

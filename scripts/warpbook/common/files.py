@@ -5,6 +5,7 @@ import fcntl
 import hashlib
 import os
 import re
+import resource
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -59,7 +60,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     """A temporary path with the suffix of `path`, moved onto it when the block ends well and removed when it does not.
     Raises UserError, naming the file, when it cannot be written."""
     path = Path(path)
-    try:
+    with disk_failures_named(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with _scratch_folder(f".{path.name}.", path.parent) as scratch:
             temporary = scratch / path.name
@@ -68,6 +69,13 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
             if temporary.is_dir() and path.is_dir():
                 shutil.rmtree(path)
             temporary.replace(path)
+
+
+@contextmanager
+def disk_failures_named(path: Path) -> Iterator[None]:
+    """Have a disk's refusal in the block be a UserError that names what cannot be written."""
+    try:
+        yield
     except UserError:
         raise
     except Exception as error:
@@ -155,12 +163,22 @@ def disk_failure(error: BaseException | None) -> OSError | None:
     return None
 
 
+def size_limit(wanted_bytes: int | None = None) -> str:
+    """The limit that this process has on the size of a file, as a sentence; empty where it has none below what is wanted."""
+    allowed = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if allowed == resource.RLIM_INFINITY or (wanted_bytes and allowed >= wanted_bytes):
+        return ""
+    return f"the limit on a file's size is {allowed >> 10} KiB (ulimit -f unlimited)"
+
+
 def _unwritable(path: Path, error: OSError) -> MachineFault:
     folder = next((parent for parent in path.parents if parent.exists()), Path())
     try:
         free = f"{shutil.disk_usage(folder).free / 2**20:.0f} MiB free there; "
     except OSError:
         free = ""
+    if error.errno == errno.EFBIG:
+        free = f"{size_limit()}; "
     return MachineFault(f"{path} cannot be written: {error.strerror} ({free}nothing was left half-written)")
 
 

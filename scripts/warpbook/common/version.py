@@ -6,7 +6,7 @@ import tomllib
 from warpbook.common.files import LIBRARY, PROJECT
 
 # Read from the one place that says it: a new version is no reason to measure again.
-VERSION: str = tomllib.loads((LIBRARY / "pyproject.toml").read_text())["project"]["version"]
+VERSION: str = tomllib.loads((LIBRARY / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 
 
 def commit() -> tuple[str, bool | None]:

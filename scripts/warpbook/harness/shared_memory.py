@@ -9,13 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from warpbook.common import files
+from warpbook.common.errors import MachineFault
 from warpbook.harness import worker_protocol
 from warpbook.harness.bench import MARGIN, Buffers, place
 from warpbook.problems.problem import Case
 
 
 def allocate(size: int) -> tuple[int, mmap.mmap]:
-    """Memory that another process can map, and neither grow nor shrink, which would fault whoever reads it."""
+    """Memory that another process can map, and neither grow nor shrink, which would fault whoever reads it. To the system
+    it is a file: MachineFault where the limit on the size of files is below it."""
+    if limit := files.size_limit(size):
+        raise MachineFault(f"not judged: {limit}")
     handle = os.memfd_create("warpbook", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(handle, size)
     fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)

@@ -6,12 +6,16 @@ import resource
 import tempfile
 from pathlib import Path
 
+from warpbook.common.files import size_limit
+
 ROOM_BYTES = 64 << 20  # a compiler's files of one variant take a tenth
 MEMORY_BYTES = 1 << 30  # that a compiler and a check should find free
 
 
 def full_disk(folder: Path) -> str:
     """Why a folder cannot hold ROOM_BYTES more, as a sentence; empty where it can."""
+    if limit := size_limit(ROOM_BYTES):
+        return limit
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             os.posix_fallocate(file.fileno(), 0, ROOM_BYTES)

@@ -503,7 +503,7 @@ def configuration() -> tuple[str, Callable[[str], Any]]:
         return given, json.loads
     path = PROJECT / "config.yaml"
     try:
-        return path.read_text(), _parse_project
+        return path.read_text(encoding="utf-8"), _parse_project
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error}") from error
 
@@ -514,7 +514,7 @@ def _parse_project(text: str) -> Any:
 
 def library_configuration() -> dict[str, Any]:
     """The library's own config.yaml."""
-    content: dict[str, Any] = load_yaml((LIBRARY / "config.yaml").read_text())
+    content: dict[str, Any] = load_yaml((LIBRARY / "config.yaml").read_text(encoding="utf-8"))
     return content
 
 

@@ -11,6 +11,7 @@ from warpbook.common.errors import UserError
 from warpbook.profiling.profile_schema import Profile, Row, clean, reject_strange_name
 
 SPREAD = ("minimum", "maximum", "average")
+_SPREAD_END = re.compile(rf" \((?:{'|'.join(SPREAD)})\)$")  # of a counter over several launches
 _RATES = {f"{prefix}B/s": 1024**power for power, prefix in enumerate(("", "K", "M", "G", "T"))}
 _NO_METRIC, _NO_UNIT = re.compile(r"^[^A-Za-z]*$|/$"), re.compile(r"^[\d.,]+$|\d[.,]\d|^/|/$")
 _UNITS = (
@@ -40,7 +41,7 @@ def _contradiction(metric: str, unit: str, value: float | None) -> str:
 @cache  # a file has many launches of few metrics
 def _expected(metric: str, unit: str) -> tuple[str, float]:
     """Why a metric cannot have a unit, else empty; and its most."""
-    name = re.sub(r" \(\w+\)$", "", metric)  # over several launches
+    name = _SPREAD_END.sub("", metric)
     for pattern, units, what in _UNITS:
         if re.search(pattern, name) and not re.fullmatch(units, unit, re.IGNORECASE):
             return f"{metric} is {what}, and its unit is {unit or 'missing'}", math.inf
@@ -143,6 +144,10 @@ class Readings:
         self, what: str, tool: str, ranges: dict[int, str] | None = None, left_out: Sequence[str] = ()
     ) -> Profile:
         """The profile that the readings make; `left_out` is what the file holds besides."""
-        words = (f"{len(self.words)} metrics that are words",) if self.words else ()
+        omissions = [f"{len(self.words)} metrics that are words"] if self.words else []
+        held = {(number, _SPREAD_END.sub("", metric)) for number, metric in self._readings}
+        launches, metrics = (len(set(keys)) for keys in zip(*held, strict=True)) if held else (0, 0)
+        if missing := launches * metrics - len(held):
+            omissions.append(f"{missing} counters that only other launches have")
         device = ", ".join(filter(None, self.devices))
-        return Profile(what, tool, [], [], self.rows(), ranges or {}, (*words, *left_out), device)
+        return Profile(what, tool, [], [], self.rows(), ranges or {}, (*omissions, *left_out), device)

@@ -32,6 +32,7 @@ from warpbook.runs.schema import Table
 _NSYS_REPORT = b"NVIDIA Tegra Profiler Report"
 _NCU_REPORT = b"NVR\0"
 _SHOWN = 3  # warnings, or variants, that a message names
+_PARTS_SHOWN = 20  # profiles of one text
 _BINARY = (cupti_sqlite.MAGIC, _NSYS_REPORT, _NCU_REPORT)
 KNOWN = (
     "nvprof's console text, CSV (--csv) and SQLite, its --metrics and --events, nsys stats as text or CSV, nsys "
@@ -54,12 +55,13 @@ _OTHER_TEXTS = (
      "--csv --print-gpu-trace"),
     (r"ERROR: Report '.*' could not be found", "the log of an `nsys stats` that failed ({line}): ask for the reports "
      f"by their present names, as `{KERNEL_SUMS}`"),
-    (r"^\W*Metric Name\W+Metric Unit", f"a table of ncu's metrics without the line of its kernel: {ncu_console.REMEDY}"),
+    (r"^\W*Metric Name\W+Metric Unit", f"a table of ncu's metrics, line {{number}}, without the line of its kernel: {ncu_console.REMEDY}"),
     (profile_text.TABLE, "no profile that is read whole: line {number}, {line}, begins a table whose heads or rows are "
      "not understood: a terminal broke its lines, or some are missing; import what the profiler wrote to a file"),
+    (r"^\s*-{8,}(?: -{8,}){2}\s*$", f"the end of a table of ncu's, line {{number}}, without the line of its kernel: {ncu_console.REMEDY}"),
     (r"==PROF== (?:Connected|Profiling|Disconnected)", "a progress log of ncu, which names no report: profile again "
      "with `ncu --csv --page raw --log-file profile.csv PROGRAM`"),
-    (r"NVPROF is profiling process", "the beginning of nvprof's output, without a table: profile again with `nvprof "
+    (r"NVPROF is profiling process|==\d+== (?:Profiling|Metric|Event) result", "the beginning of nvprof's output, without a table: profile again with `nvprof "
      "--csv --log-file profile.csv PROGRAM`"),
     (r"Generating .*(?:report|SQLite)|Processing \[|\.(?:nsys-rep|qdrep)\b", "the log of nsys, without a table of "
      f"times: import what `{KERNEL_SUMS}` prints"),
@@ -67,11 +69,12 @@ _OTHER_TEXTS = (
      "the profiler's whole path, and profile again"),
     (r"=== (?:COMPUTE-SANITIZER|CUDA-MEMCHECK)", "the log of compute-sanitizer, which measures no times: profile the "
      "program with nsys or ncu"),
-    (r"={2,8} ?(?:ERROR|Error|Warning)", "a message of the profiler: {line}"),
+    (r"={2,8} ?(?:ERROR|Error|Warning)|Importer error status|Analysis failed", "a message of the profiler: {line}"),
 )  # fmt: skip
 # What a text is that holds a profile in a form of its own, and what gives it as it was printed.
 _OTHER_FORMS = (
     (r'\s*+(?:\[\s*+)?\{\s*+"(?:Time|Total|Start)', f"nsys' JSON: import what `{KERNEL_SUMS}` prints"),
+    (r'\s*+\{(?s:.*)"traceEvents"', "a trace for Chrome, as PyTorch's profiler writes it: profile with nsys or nvprof"),
     (r'\s*+\{(?s:.*)"cells"', "a notebook that is damaged or of an old format: save the output of one cell as a text, "
      "and import that"),
     (r"""\s*+[\[{]\s*+["'{]""", "JSON: import the text that it holds, as `jq -r .log {0} > {0}.txt` gives it of Docker's "
@@ -88,8 +91,11 @@ _WARNING = re.compile(r"\s*={2,8}\w*={0,8} ?(?:Warning|WARNING|Error|ERROR)\b")
 # The header of a table that is no profile of times or counters.
 _OTHER_TABLES = (
     (r'"?#"?,"?Address"?,"?Source', "ncu's source page: import the raw page, `ncu --import REPORT --csv --page raw`"),
-    (r"Count,QCount,TAvg", f"nsys' report of launches and waits, without sums: import what `{KERNEL_SUMS}` prints"),
-    (r"\s*<(?:table|thead|tbody|tr|th|td)\b", f"a table as HTML: import what `{KERNEL_SUMS}` prints"),
+    (
+        r"Count,QCount,TAvg|API Start \(|Start \(\w+\),End \(|NVTX Range,|Range,Style,",
+        f"nsys' report of launches, waits or ranges, which is not read: import what `{KERNEL_SUMS}` prints",
+    ),
+    (r".*<(?:table|thead|tbody|tr|th|td)\b", f"a table as HTML: import what `{KERNEL_SUMS}` prints"),
 )
 
 
@@ -140,23 +146,21 @@ def _read(path: Path, origin: str, lines: tuple[int, int] | None) -> Profile:
         )
     text = profile_text.decode(content, origin)
     if outputs := profile_text.notebook_outputs(text):
-        return _read_notebook(outputs, origin, lines)
-    for pattern, what in _OTHER_FORMS:
-        if re.match(pattern, text):
-            raise UserError(f"{origin} is {what.format(Path(origin).name)}")
+        cell, text = _profiled_cell(outputs, origin)
+        origin = f"{origin}, output of cell {cell}"
+    elif form := next((what for pattern, what in _OTHER_FORMS if re.match(pattern, text)), ""):
+        raise UserError(f"{origin} is {form.format(Path(origin).name)}")
     first, last = lines or (1, None)
     return _read_lines(list(islice(profile_text.split(text), first - 1, last)), origin, first)
 
 
-def _read_notebook(outputs: Mapping[int, str], origin: str, lines: tuple[int, int] | None) -> Profile:
-    """The profile that one cell of a notebook printed."""
-    if lines:
-        raise UserError(f"{origin} is a notebook: --lines is of no use for it")
+def _profiled_cell(outputs: Mapping[int, str], origin: str) -> tuple[int, str]:
+    """(number, output) of the only cell of a notebook that printed a profile."""
     cells = [number for number, output in outputs.items() if profile_text.LANDMARK.search(output)]
     if len(cells) != 1:
         held = f"cells {', '.join(map(str, cells))} of it hold profiles" if cells else "no cell of it holds a profile"
         raise UserError(f"{origin} is a notebook, and {held}: save the output of one as a text, and import that")
-    return _read_lines(profile_text.split(outputs[cells[0]]), f"{origin}, output of cell {cells[0]}", 1)
+    return cells[0], outputs[cells[0]]
 
 
 def _read_lines(lines: list[str], origin: str, first_line: int) -> Profile:
@@ -166,6 +170,7 @@ def _read_lines(lines: list[str], origin: str, first_line: int) -> Profile:
             for pattern, what in _OTHER_TABLES:
                 if re.match(pattern, line):
                     raise UserError(f"{origin}, line {number}: {what}")
+    printed = lines
     lines = profile_text.without_prefix(lines, origin)
     for number, line in enumerate(lines, first_line):
         if len(line) <= _LEFT_OUT_LENGTH and _LEFT_OUT.fullmatch(line):
@@ -183,7 +188,7 @@ def _read_lines(lines: list[str], origin: str, first_line: int) -> Profile:
         *ncu_console.parts(lines, origin, first_line),
     ]
     if len(parts) > 1:
-        raise _several(parts, origin)
+        raise _several(parts, printed, origin, first_line)
     if not parts:
         raise _no_profile_error(lines, origin, first_line)
     profile = parts[0].read()
@@ -194,10 +199,28 @@ def _read_lines(lines: list[str], origin: str, first_line: int) -> Profile:
     return replace(profile, what=f"{profile.what}, with warnings of the profiler (line {where})")
 
 
-def _several(parts: Sequence[PrintedRun], origin: str) -> UserError:
-    ordered = sorted(parts, key=lambda part: part.first)
-    held = "; ".join(f"{part.what}, --lines {part.first}-{part.last}" for part in ordered)
-    return UserError(f"{origin} holds {len(parts)} profiles: {held}: import one, by its lines")
+def _several(parts: Sequence[PrintedRun], lines: list[str], origin: str, first_line: int) -> UserError:
+    """The error that names each profile's lines, from which it is read alone, or why it is not."""
+    held: list[str] = []
+    reasons: list[UserError] = []
+    end = first_line - 1  # what lies in another's lines has its own
+    for part in sorted(parts, key=lambda part: (part.last, part.first))[:_PARTS_SHOWN]:
+        first = max(part.first, end + 1)
+        own = lines[first - first_line : part.last - first_line + 1]
+        end = part.last
+        try:
+            if len(own) == len(lines):
+                part.read()
+            else:
+                _read_lines(own, origin, first)
+            held.append(f"{part.what}, --lines {first}-{part.last}")
+        except UserError as error:
+            reasons.append(error)
+            held.append(f"lines {first}-{part.last}, refused ({str(error).removeprefix(origin).lstrip(', ')})")
+    if len(reasons) == len(held):
+        return reasons[0]
+    more = f"; and {len(parts) - len(held)} more" if len(parts) > len(held) else ""
+    return UserError(f"{origin} holds {len(parts)} profiles: {'; '.join(held)}{more}: import one, by its lines")
 
 
 def _no_profile_error(lines: Sequence[str], origin: str, first_line: int) -> UserError:

@@ -127,6 +127,7 @@ def _read_launches(table: ProfilerTable, origin: str, for_us: bool = False) -> P
     readings = Readings(origin, of_ncu=not for_us)
     ranges: dict[int, str] = {}
     numbers: dict[tuple[str, str], int] = {}
+    count: dict[str, int] = {}  # of a process' launches, by their numbers, which begin with 0
     values = [head == "Metric Value" if details else head not in _PLACE for head in heads]
     texts = (cell for _, cells in rows for cell, is_value in zip(cells, values, strict=False) if is_value)
     reader = ValueReader(readings, texts, for_us)
@@ -135,6 +136,7 @@ def _read_launches(table: ProfilerTable, origin: str, for_us: bool = False) -> P
         if not place["Kernel Name"] or not place["ID"].isdecimal():
             raise UserError(f"{origin}, line {number}: a launch without a number or a kernel's name")
         key = (place.get("Process ID", ""), place["ID"])
+        count[key[0]] = max(count.get(key[0], 0), int(place["ID"][:18]) + 1)
         launch = numbers.setdefault(key, len(numbers))
         with profile_schema.error_location(origin, number):
             readings.launch(key, place["Kernel Name"], shape="" if for_us else _shape(place))
@@ -152,7 +154,9 @@ def _read_launches(table: ProfilerTable, origin: str, for_us: bool = False) -> P
     if not rows or not (len(readings) and readings.rows()):
         raise UserError(f"{origin}, line {table.line}: the header of ncu's CSV and no counters under it")
     what = f"ncu CSV ({'details' if details else 'raw'} page, {len(readings)} launches)"
-    return readings.profile(what, "ncu", ranges)
+    whole = sum(count.values())
+    left_out = (f"{whole - len(numbers)} of {whole} launches, by their numbers",) if whole > len(numbers) else ()
+    return readings.profile(what, "ncu", ranges, left_out)
 
 
 _SUMMARY_PLACE = ("Process ID", "Device", "Kernel Name", "Block Size", "Grid Size", "Context", "Stream")

@@ -32,10 +32,11 @@ _CELLS = {
 }
 _FULL = (("share", "%"), ("total", ""), ("calls", ""), ("avg", ""), ("min", ""), ("max", ""), ("name", ""))
 _NAME_LINES = 12
-_ROW_INSIDE = re.compile(
-    rf"\d%\s+[\d.,]+ ?(?:{profile_schema.TIME_UNIT})\s+\d+\s+[\d.,]+ ?(?:{profile_schema.TIME_UNIT})(?!\w)"
-)
+_TIME = rf"[\d.,]+ ?(?:{profile_schema.TIME_UNIT})(?!\w)"
+_ROW_INSIDE = re.compile(rf"\d%\s+{_TIME}\s+\d+\s+{_TIME}")
+_PART_OF_A_ROW = re.compile(rf"\d%?\s+{_TIME}\s+\d+\s+\S|(?:\d%|{_TIME})\s+\d+\s+{_TIME}|{_TIME}\s+[\d.,]+%")
 _REST_OF_A_NAME = re.compile(r"[\w:]+(?:[<(].*)?|[<(:,>*&)].*")
+_BROKEN_HEADER = re.compile(r"\s*(?:Type\s+)?Time ?\(%\)\s+Time\s")
 _TYPES = {"void", "bool", "char", "short", "int", "long", "float", "double", "unsigned", "signed", "const", "volatile"}
 _PROCESS = re.compile(r"\s*==(\d+)== ")
 _MIXED = re.compile(r"twice under one header|a second header before")
@@ -52,6 +53,7 @@ class PrintedTable:
     rows: list[SumRow] = field(default_factory=list)
     problem: tuple[int, str] | None = None
     last: int = 0
+    process: str = ""
 
 
 def _plain(line: str) -> str:
@@ -104,6 +106,7 @@ class _Console:
         self.header = 0
         self.rows = 0  # since the header
         self.labels: set[str] = set()  # since the header
+        self.process = ""  # that nvprof's last message was of
         self.strange: tuple[int, str] | None = None  # a line that ended a table, by which its rows may go on
         self.row: tuple[int, list[str]] | None = None  # line and cells; the name, last, may still grow
         self.grown = 0
@@ -111,7 +114,7 @@ class _Console:
     def fail(self, number: int, reason: str) -> None:
         """Keep the first problem of the table, or of one that has no row yet."""
         if self.table is None:
-            self.table = PrintedTable(number, self.header or number, self.section, last=number)
+            self.table = PrintedTable(number, self.header or number, self.section, last=number, process=self.process)
             self.tables.append(self.table)
         self.table.problem = self.table.problem or (number, reason)
 
@@ -163,7 +166,7 @@ class _Console:
         if begun or (cells and self.columns):
             self.end_row()
             if self.table is None:
-                self.table = PrintedTable(number, self.header or number, self.section)
+                self.table = PrintedTable(number, self.header or number, self.section, process=self.process)
                 self.tables.append(self.table)
                 if self.strange:
                     reason = f"{self.strange[1][:60]!r} stands between a table's rows"
@@ -185,11 +188,14 @@ class _Console:
             if self.table:
                 self.table.last = number
         else:
-            name = self.row[1][-1].strip() if self.row and self.table and self.table.last == number - 1 else ""
-            whole = name.endswith((")", "]")) or (
-                profile_schema.is_api(name) and not re.fullmatch(r"\w+", line.strip())
-            )
-            if _ROW_INSIDE.search(line) or (name and not whole and _REST_OF_A_NAME.fullmatch(line.strip())):
+            behind = self.row if self.table and self.table.last == number - 1 else None
+            name = behind[1][-1].strip() if behind else ""
+            rest = line.replace("|", " ").strip()
+            whole = name.endswith((")", "]")) or (profile_schema.is_api(name) and not re.fullmatch(r"\w+", rest))
+            if _BROKEN_HEADER.match(line):
+                self.fail(number, f"{line.strip()[:60]!r} begins as the columns' names do, and does not end so")
+            in_row = _ROW_INSIDE.search(rest) or (behind and _PART_OF_A_ROW.search(rest))
+            if in_row or (name and not whole and _REST_OF_A_NAME.fullmatch(rest)):
                 self.fail(number, f"{line.strip()[:60]!r} is no row, and stands where one is, or the rest of a name")
             if self.table:
                 self.strange = (number, line.strip())
@@ -212,6 +218,8 @@ def console_tables(lines: Sequence[str], first_line: int = 1) -> list[PrintedTab
             skipping = True
             continue
         match = _SECTION.match(line)
+        if of_process := _PROCESS.match(line):
+            text.process = of_process[1]
         skipping = skipping and not _MESSAGE.match(line) and not match
         if skipping:
             continue
@@ -254,8 +262,13 @@ def parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Printe
                 f"{origin}, line {table.problem[0]}: {table.problem[1]}: processes {', '.join(processes)} printed at "
                 "once; have nvprof write a file for each, as --log-file profile-%p.txt"
             )
-        # nvprof prints the device's times before the API's: "gpu" > "api"
-        if not found or any(table.share_of >= other.share_of > "" for other in found[-1]):
+        run = found[-1] if found else []
+        # a run's tables have one header, or the device's times stand before the API's: "gpu" > "api"
+        if not any(table.header == other.header for other in run) and (
+            not run
+            or len({table.process, run[-1].process, ""}) > 2
+            or any(table.share_of >= other.share_of > "" for other in run)
+        ):
             found.append([])
         found[-1].append(table)
     return [

@@ -89,6 +89,8 @@ def text_parts(lines: Sequence[str], origin: str, first_line: int = 1) -> list[P
             raise UserError(f"{origin}, line {number}: {line.strip()[:60]!r} is not the line of the counters' columns")
         elif match := _KERNEL.fullmatch(line):
             device, kernel, blank, bare = match["device"] or device, match["kernel"], False, number
+            if not device:
+                raise UserError(f"{origin}, line {number}: a kernel, and no line above it names the device")
             with profile_schema.error_location(origin, number):
                 profile_schema.reject_strange_name(profile_schema.clean(kernel))
         elif match := _DEVICE.fullmatch(line):

@@ -67,7 +67,9 @@ class ProfilerTable:
     rows: list[tuple[int, list[str]]] = field(default_factory=list)
 
     def require(self, heads: Iterable[str], origin: str) -> None:
-        """UserError names a head that the table has not once."""
+        """UserError names a head that the table has not once, or says that it has no rows."""
+        if not self.rows:
+            raise UserError(f"{origin}, line {self.line}: the names of columns and no rows under them")
         for head in heads:
             if (count := self.heads.count(head)) != 1:
                 raise UserError(f"{origin}, line {self.line}: {count} columns {head!r}, not one")
@@ -310,6 +312,7 @@ def find(lines: Sequence[str], origin: str, first_line: int = 1) -> list[Profile
                 "import the file that the profiler wrote"
             )
         elif match := _MESSAGE.fullmatch(line):
+            source = match[1] if match[1].isdecimal() else source  # nvprof's process
             section, blank = match[2].rstrip("* \t") if match[1].isdecimal() or not match[1] else section, True
             if table and table.tool != "ncu":
                 table = None  # ncu's messages stand between its rows too

@@ -1,6 +1,7 @@
 """Tables of times with heads above their rows: nvprof's CSV, and what `nsys stats` prints in each of its formats."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
@@ -15,6 +16,7 @@ KERNEL_SUMS = "nsys stats --report cuda_gpu_kern_sum,cuda_gpu_mem_time_sum,cuda_
 _KILO = {"nsys": 1000, "nvprof": 1024}
 _CAPTION_UNITS = {"nanoseconds": "ns", "microseconds": "us", "milliseconds": "ms", "seconds": "s"}
 _SECTIONS = {"GPU activities": "gpu", "API calls": "api"}
+_KINDS = {"kernels": "kernel", "copies": "mem"}  # how the kinds of a whole's rows begin
 _OTHER_SECTIONS = ("CPU profiling", "Metric", "Event", "NVTX", "Unified Memory profiling", "OpenACC", "OpenMP")
 _ROW_INSIDE = re.compile(r"\s\d+\.\d[\s,]+\d")
 _DEVICE_ROWS = {"CUDA_KERNEL", "MEMORY_OPER"}
@@ -98,6 +100,7 @@ def _read(tables: Sequence[ProfilerTable], origin: str, what: str) -> Profile:
     summaries: list[Row] = []
     left_out: list[str] = []
     devices: dict[str, None] = {}
+    counts: dict[str, tuple[int, int]] = {}  # of kernels, copies and calls, each with the line of its table
     for table in tables:
         if _is_left_out(table) and table.rows:
             left_out.append(f"the {'section' if table.tool == 'nvprof' else 'table'} at line {table.line}")
@@ -112,16 +115,36 @@ def _read(tables: Sequence[ProfilerTable], origin: str, what: str) -> Profile:
         ):
             raise UserError(f"{origin}, line {table.short_row}: this row is cut off: others are filled up with blanks")
         columns = _units(table, origin)
+        before = len(events), len(summaries)
         if table.kind == "trace":
             left_out += _read_trace(table, columns, origin, events, devices)
         else:
             left_out += _read_sums(table, columns, origin, summaries)
+        for counted, count in _counts([*events[before[0] :], *summaries[before[1] :]]).items():
+            other, line = counts.setdefault(counted, (count, table.line))
+            if other != count:
+                raise UserError(
+                    f"{origin}, line {table.line}: {count} {counted} in this table, and {other} in that of line {line}: rows "
+                    "are missing, or they are of two runs; import the lines of one, as --lines FIRST-LAST"
+                )
     if not events and not summaries:
         hint = f": import what `{KERNEL_SUMS}` prints" if tables[0].tool == "nsys" else ""
         raise UserError(f"{origin} holds no times of kernels, copies or API calls, only {', '.join(left_out)}{hint}")
     tool = tables[0].tool
     profile = Profile(what, tool, events, summaries, omissions=tuple(left_out), device=", ".join(devices))
     return profile_schema.limit_events(profile)
+
+
+def _counts(rows: Sequence[Row]) -> Counter[str]:
+    """How many kernels, copies and calls a table of events or of sums has; none where it does not count them."""
+    counts: Counter[str] = Counter()
+    for row in rows:
+        what = {"kernel": "kernels", "range": ""}.get(
+            row["kind"], "calls" if row["kind"].startswith("api_") else "copies"
+        )
+        if what and row.get("calls", 1):
+            counts[what] += row.get("calls", 1)
+    return counts
 
 
 def _texts(columns: Sequence[tuple[str, str]], cells: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -173,6 +196,9 @@ def _read_sums(
             row = profile_schema.sum_row(number, _texts(columns, cells), free_name=kind == "range")
             if share_of == "api":
                 profile_schema.reject_other_call(row.name)
+            of_name = profile_schema.activity_kind(row.name, api=profile_schema.is_api(row.name))
+            if not of_name.startswith(_KINDS.get(share_of, "")):
+                raise ValueError(f"{row.name[:60]!r} is none of the {share_of} that the table is of")
         groups.setdefault((share_of, kind), []).append(row)
     for (share_of, kind), rows in groups.items():
         if problem := profile_schema.contradiction(rows):

@@ -31,10 +31,16 @@ _EITHER_POINT = re.compile(r"(\d{1,3}(?:\.\d{3})+) ?([^\d\s.]*)")
 SHAPE = re.compile(r" \(\d+, \d+, \d+\)x\(\d+, \d+, \d+\)$")
 _NO_BRACKET = re.compile(r"->|[<>]=|<<|>>(?=\d)")
 _NAME_BEGIN = re.compile(r"[A-Za-z_~\[]|\(anonymous namespace\)|<unnamed>")
-_NO_NAME = re.compile(r"[,#|\"\u2500-\u257f]|(?<!:):(?!:)|\s\s|(?:^|\s)\d|\)\s?(?!const\b)\w")  # in no brackets
+_NO_NAME = re.compile(r"[,#|\"\u2500-\u257f]|\s\s|(?:^|\s)\d|\)\s?(?!const\b)\w")  # in no brackets
 _NEVER = re.compile(
-    r"[\\;\u2010-\u2015]|</|(?<!operator\()\)<|^\[[\w -]+\](?! \[\d+\]$).|\) +\(\d[\d, ]*\)"
+    r"[\\;\u2010-\u2015]|(?<!:)(?<!\[abi):(?!:)|\s\|(?!\|)|\d{4}-\d\d-\d\d|,\s*> \w|.\[CUDA |</|(?<!operator\()\)<|^\[[\w -]+\](?! \[\d+\]$).|\) +\(\d[\d, ]*\)"
 )  # of no name a part
+_TWO_WORDS = re.compile(r"\b([A-Za-z]\w*)\s+(?=([A-Za-z]\w*))")
+_BEFORE_A_WORD = {
+    "void", "bool", "char", "short", "int", "long", "float", "double", "unsigned", "signed", "const", "volatile", "struct",
+    "class", "enum", "union", "auto", "operator", "lambda", "instance", "unnamed", "anonymous", "type",
+}  # fmt: skip
+_BEHIND_A_WORD = {"const", "volatile"}
 _NO_KERNEL = re.compile(r"\[(?!CUDA (?:Unified Memory )?mem(?:cpy|set)\b|Unified Memory )")  # nor a copy or memset
 _API = re.compile(r"cu(da)?[A-Z]\w*")
 _API_VERSION = re.compile(r"_v\d{4,}(_pt(sz|ds))?$")
@@ -66,7 +72,7 @@ class Profile:
 
     Events carry the columns of ACTIVITIES with times in ns on the tool's own clock; summaries those of SUMMARIES;
     counters those of COUNTERS; `ranges` the NVTX ranges around launches, as the tool prints them. `omissions` names
-    what the file holds besides, `device` the GPUs where it says which.
+    what the file holds besides, or shows to be missing, `device` the GPUs where it says which.
     """
 
     what: str
@@ -196,20 +202,26 @@ def reject_strange_name(name: str) -> None:
     """ValueError for what no kernel and no copy is called: the rest of a broken line, or a name that is cut off."""
     name = SHAPE.sub("", name)
     angles = depth = 0
+    lone, before = False, ""
     outside = []  # what stands in no brackets
     for character in _NO_BRACKET.sub("", name):
+        lone |= character == ">" and not angles and before != ">"  # a converter may have doubled one
         depth += (character in "([{") - (character in ")]}")
-        angles = max(0, angles + (character == "<") - (character == ">"))  # a converter may have doubled a `>`
+        angles, before = max(0, angles + (character == "<") - (character == ">")), character
         outside.append("" if depth or angles or character in "]}>" else character)
         if depth < 0:
             break
-    strange = _NEVER.search(name) or _NO_NAME.search("".join(outside))
+    strange = bool(_NEVER.search(name) or _NO_NAME.search("".join(outside)))
+    if not name.startswith("["):
+        pairs = _TWO_WORDS.findall(name)
+        strange = strange or any(a not in _BEFORE_A_WORD and b not in _BEHIND_A_WORD for a, b in pairs)
     if depth < 0 or not _NAME_BEGIN.match(name) or ")x(" in name or strange or not name.isprintable():
         raise ValueError(f"{name[:60]!r} is no name of a kernel: a line is broken, or a mark was added to it")
     if _NO_KERNEL.match(name):
         raise ValueError(f"{name[:60]!r} is neither a copy nor a memset, as [CUDA memcpy HtoD] is: a word is lost")
-    if (depth or angles) and not name.endswith(("...", "\u2026")) and "operator" not in name:
-        raise ValueError(f"the name {name[:60]!r} is cut off: its brackets do not close")
+    closed = not (depth or angles or lone)
+    if not closed and not name.endswith(("...", "\u2026")) and "operator" not in name:
+        raise ValueError(f"the name {name[:60]!r} is cut off: its brackets do not open and close")
 
 
 def is_api(name: str) -> bool:
@@ -250,10 +262,13 @@ def traced_event(cells: Mapping[str, tuple[str, str]], kilo: int) -> Row:
         digits = text(name)
         if digits.isdecimal() and len(digits) <= 18:
             return int(digits)
+        reject_thousands_point(digits)
         return parse_number(digits).whole() if digits else None
 
     def extent(name: str) -> str:
         axes = [number(f"{name}_{axis}") for axis in "xyz"]
+        if None in axes and any(axes):
+            raise ValueError(f"the {name} has not three extents: a column or a cell is lost")
         return "" if None in axes else "x".join(map(str, axes))
 
     def size(name: str) -> int | None:

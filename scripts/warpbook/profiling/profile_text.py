@@ -37,7 +37,7 @@ _LINE_END = re.compile(r"<br ?/?>$")
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|nbsp|#\d{1,5}|#x[0-9a-fA-F]{1,4});")
 _ADDED, _TAKEN_AWAY = re.compile(r"^\+(?![-=]+(?:\+|$))"), re.compile(r"-(?:\s|\d)")
 TABLE = re.compile(
-    r'(?:Type\s+)?"?Time ?\(%\)[\s,"|]+(?:Total )?Time\b|"?Start(?: \(\w+\))?"?[\s,"|]+'
+    r'(?:"?Type"?[\s,|]+)?"?Time ?\(%\)[\s,"|]+(?:Total )?Time\b|"?Start(?: \(\w+\))?"?[\s,"|]+'
     r'"?Duration\b|Section: \w|"?ID"?,"?(?:Process ID|Kernel Name)\b|"Device","(?:Kernel|Context)",|'
     r"Invocations\s+(?:Metric|Event) Name\b"
 )

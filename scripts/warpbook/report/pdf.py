@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from warpbook.common.errors import UserError
-from warpbook.common.files import LIBRARY, scratch_folder
+from warpbook.common.files import LIBRARY, disk_failures_named, scratch_folder
 from warpbook.common.supervision import VariantFailure, limit_resources, run_supervised
 from warpbook.runs import archive_reader, schema, tables
 from warpbook.runs.catalog import Run
@@ -199,7 +199,8 @@ def within_limits(work: Callable[[], None]) -> None:
     def produce() -> Iterator[None]:
         tempfile.tempdir = str(folder)  # where WeasyPrint leaves what it does not take away when it is ended
         limit_resources(LAYOUT_BYTES, LAYOUT_S)
-        work()
+        with disk_failures_named(folder / "..."):
+            work()
         yield
 
     try:

@@ -17,6 +17,7 @@ from warpbook.report.views.components import Cell, Fact, Figure, HtmlTable, Tabl
 from warpbook.runs import catalog
 from warpbook.runs.catalog import Run
 
+BOUND = "Its bound: the least time of the direct method in FP32 on the device."
 APART = "†: times of two separate jobs. The interval holds the spread of both times and no drift between the jobs."
 
 
@@ -109,10 +110,11 @@ def _network_table(
     both = [name for name in both if name not in alike]
     head: tuple[TableColumn, ...] = words("Variant")
     for line in lines:
-        head += (*numbers(f"{line.model.name}: op time", "over the naive one", "times the bound"), *words("verdict"))
+        head += numbers(f"{line.model.name}: op time", "over the naive one", "time over its bound")
+        head += words("against what it builds on")
     caption = (
-        f"{lines[0].network}, {units.count(lines[0].size)} images, on each GPU's newest run. Verdicts are against what "
-        f"a variant builds on; those that differ between GPUs are bold. "
+        f"{lines[0].network}, {units.count(lines[0].size)} images, on each GPU's newest run. {BOUND} Verdicts that differ "
+        "between GPUs are bold. "
         + (f"Left out: {len(alike)} variants with the same verdict on each. " if alike else "")
         + APART
     )
@@ -278,11 +280,7 @@ def _variants(history: History, line: Headline, number: int) -> HtmlTable:
         *words("Against what it builds on"),
         *numbers("Op time over its bound", "Registers"),
     )
-    caption = (
-        f"Variants on {line.model.name}, {units.count(line.size)} images, run {line.run.run_id}. The bound: the least "
-        "time of the direct method in FP32 on the device. "
-        f"{APART}"
-    )
+    caption = f"Variants on {line.model.name}, {units.count(line.size)} images, run {line.run.run_id}. {BOUND} {APART}"
     return HtmlTable(f"variants-{number}", caption, head, tuple(map(_variant, history.variants(line))), "dense")
 
 

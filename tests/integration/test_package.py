@@ -121,6 +121,8 @@ def test_an_unchanged_notebook_has_nothing_to_do_and_a_changed_kernel_is_checked
     assert "Nothing to be done" in again.stdout + again.stderr
     kernel = installed.notebook / "kernels" / "gemm" / "rows.cu"
     kernel.write_text(KERNEL.replace("column >= n", "column > n"))
+    planned = installed.warpbook("report", "--dry-run").stdout
+    assert re.search(r"Checking gemm/rows .*\n +Reason: Updated input files: kernels/gemm/rows.cu\n", planned), planned
     failed = installed.warpbook("check")
     assert failed.returncode == 1
     assert re.search(r"FAILED +gemm/rows +gemm +wrong_result: .*rows.cu:15: a read", failed.stdout), failed.stdout
@@ -135,6 +137,15 @@ def test_a_doctor_finds_that_a_report_can_be_made_here(installed):
     assert done.returncode == 0, done.stdout
     assert all(re.search(rf"^(ok|-)\s+{one.name} ", done.stdout, re.M) for one in LANGUAGES.values()), done.stdout
     assert f"This notebook: {installed.notebook}\n" in done.stdout and str(installed.library) in done.stdout
+
+
+def test_a_mistake_in_an_option_is_one_line_and_no_page_of_snakemake_s_usage(installed):
+    for words, reason in [
+        (["--studdy", "a"], "error: there is no option --studdy; did you mean --study?\n"),
+        (["--rerun-triggers", "x"], "error: argument --rerun-triggers: invalid choice: 'x'"),
+    ]:
+        done = installed.warpbook("report", *words)
+        assert done.returncode == 2 and done.stderr.startswith(reason) and len(done.stderr.splitlines()) == 1
 
 
 def test_importing_warpbook_loads_nothing_until_it_is_asked(installed):

@@ -4,12 +4,11 @@ from collections import Counter
 from pathlib import Path
 
 from warpbook.common import units
-from warpbook.common.files import COMMAND, IN_CLONE
+from warpbook.common.files import COMMAND, IN_CLONE, RUN
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import INCONCLUSIVE, Evidence
 from warpbook.report.views import cell_markup
 
-RUN = f".venv/bin/{COMMAND}" if IN_CLONE else COMMAND
 MEASURE = ".venv/bin/snakemake --cores all archive --config study=all" if IN_CLONE else f"{COMMAND} archive"
 NEW = ".venv/bin/python scripts/new.py" if IN_CLONE else f"{COMMAND} new"
 MOST_NAMED = 5

@@ -458,12 +458,12 @@ def _timeline_mistake(config: Config, name: str, known_variants: list[str]) -> l
     ]
 
 
-def read(known_variants: list[str], path: Path = FILE) -> Config:
-    """The checked configuration of a file, with nothing set over it."""
+def read(known_variants: list[str], path: Path = FILE, **changes: Any) -> Config:
+    """The checked configuration of a file, with these keys set over it."""
     try:
         values = load_yaml(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
     if not isinstance(values, dict):
         raise UserError(f"{path} is not YAML of the form `key: value`")
-    return load(networks.with_library(values), known_variants)
+    return load(networks.with_library(values | changes), known_variants)

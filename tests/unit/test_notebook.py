@@ -135,12 +135,14 @@ def test_init_writes_a_notebook_whose_kernel_and_configuration_are_read_without_
     mine = variants.read(f"{of}/my_{of}".removeprefix("conv/"))
     assert (mine.own, mine.read_error) == (True, "")
     assert mine.header.builds_on == variants.full_name(mine.problem, mine.problem.facts.baseline)
-    values = yaml.safe_load((notebook / "config.yaml").read_text())
+    text = (notebook / "config.yaml").read_text()
+    assert len([line for line in text.splitlines() if line]) == 10
+    values = networks.with_library(yaml.safe_load(text))
     library = yaml.safe_load(settings.FILE.read_text())["studies"]
     ((study, described),) = values["studies"].items()
     assert described["cases"] == library[study]["cases"] and described["sizes"] == library[study]["sizes"]
     monkeypatch.setattr(plan.cuda_devices, "visible_devices", lambda: "none here")
-    assert mine.name in plan.from_config(networks.with_library(values)).variants_for(study, "gpu")
+    assert mine.name in plan.from_config(values).variants_for(study, "gpu")
 
 
 def test_init_writes_over_nothing(notebook):

@@ -12,11 +12,10 @@ import math
 import sys
 from pathlib import Path
 
-import yaml
-
 from warpbook.common import units, version
 from warpbook.common.errors import UserError, exit_status
 from warpbook.common.files import PROJECT, atomic_write
+from warpbook.common.quick_yaml import load_configuration
 from warpbook.problems import networks
 from warpbook.profiling import nvbench
 from warpbook.report import comparison, pdf, rendering
@@ -49,13 +48,9 @@ def _tolerance(text: str) -> float:
 
 def _configured_tolerance() -> str:
     """That of config.yaml, where the folder has one."""
-    if not (PROJECT / "config.yaml").exists():
-        return "0.02"
-    try:
-        text, parse = networks.configuration()
-        return str(parse(text).get("tolerance", 0.02))
-    except (yaml.YAMLError, AttributeError) as error:
-        raise UserError(f"config.yaml cannot be read: {error}") from error
+    path = PROJECT / "config.yaml"
+    values = networks.with_library(load_configuration(path)) if path.exists() else {}
+    return str((values or {}).get("tolerance", 0.02))
 
 
 def compare_nvbench(base: Path, head: Path, tolerance: float) -> int:

@@ -20,7 +20,7 @@ import yaml
 from warpbook.common import version
 from warpbook.common.errors import UserError, exit_status
 from warpbook.common.files import IN_CLONE, LIBRARY, PROJECT, RUN, atomic_write, from_project
-from warpbook.common.quick_yaml import load_yaml
+from warpbook.common.quick_yaml import load_configuration
 from warpbook.kernels import headers, sources, variants
 from warpbook.problems import networks, problem
 from warpbook.problems.problem import Problem
@@ -118,14 +118,11 @@ def write_kernel_of_study(name: str, problem_name: str = "") -> tuple[list[Path]
 
 def _configuration() -> tuple[str, dict[str, Any]]:
     """The text of config.yaml, and what it holds with the library's."""
-    try:
-        text = (PROJECT / "config.yaml").read_text()
-        values = networks.with_library(load_yaml(text) or {})
-    except (OSError, yaml.YAMLError) as error:
-        raise UserError(f"config.yaml cannot be read: {error}") from error
+    path = PROJECT / "config.yaml"
+    values = networks.with_library(load_configuration(path) or {})
     if not isinstance(values, dict):
         raise UserError("config.yaml is not YAML of the form `key: value`")
-    return text, values
+    return path.read_text(), values
 
 
 def _problem_of(study: Mapping[str, Any]) -> str:
@@ -209,6 +206,8 @@ def write_notebook(folder: Path, of: Problem) -> list[Path]:
     files[f"kernels/{of.name}/{name}.cu"] = _copy_of(original.with_suffix(".cu"))
     if original.with_suffix(".py").exists():
         files[f"kernels/{of.name}/{name}.py"] = original.with_suffix(".py").read_text()
+    if file := next((path for path in (folder, *folder.parents) if path.exists() and not path.is_dir()), None):
+        raise UserError(f"{file} is a file; take another folder, or delete it")
     if there := next((path for path in files if (folder / path).exists()), ""):
         raise UserError(f"{folder / there} is there already; take another folder, or delete it")
     return [write_new(folder / path, text) for path, text in files.items()]

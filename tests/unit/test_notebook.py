@@ -149,6 +149,8 @@ def test_init_writes_over_nothing(notebook):
     new.write_notebook(notebook, problem.find("gemm"))
     with pytest.raises(UserError, match=r"config\.yaml is there already"):
         new.write_notebook(notebook, problem.find("gemm"))
+    with pytest.raises(UserError, match=r"config\.yaml is a file"):
+        new.write_notebook(notebook / "config.yaml" / "below", problem.find("gemm"))
 
 
 def test_the_code_of_a_first_kernel_is_its_baseline_s(notebook):

@@ -11,7 +11,7 @@ import shlex
 import string
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,10 +109,8 @@ def write_kernel_of_study(name: str, problem_name: str = "") -> tuple[list[Path]
     if variant.read_error:
         raise UserError(variant.read_error)
     study = next(iter(studies), "")
-    if study and study not in own and library[study].get("variants"):
-        changed = add_study(text, study, f"\n  {study}:\n    variants: [{name}, {of.facts.baseline}]\n")
-    else:
-        changed = add_variant(text, study, name)
+    listed = (own.get(study) or library.get(study, {})).get("variants")
+    changed = add_variant(text, study, name, listed) if listed else text
     return [kernel, *_write_configuration(text, changed)], "" if study == chosen else study
 
 
@@ -144,9 +142,12 @@ def add_study(text: str, name: str, study: str) -> str:
     return "".join(lines[:end]).rstrip("\n") + f"\n{added}" + "".join(lines[end:])
 
 
-def add_variant(text: str, study: str, name: str) -> str:
-    """A configuration in which a study that lists its variants lists one more, the first."""
-    listed = _value_of(_value_of(_value_of(yaml.compose(text), "studies"), study), "variants")
+def add_variant(text: str, study: str, name: str, variants: Sequence[str]) -> str:
+    """A configuration in which a study lists one variant more, the first; `variants`: those that it has."""
+    described = _value_of(_value_of(yaml.compose(text), "studies"), study)
+    if described is None:
+        return add_study(text, study, f"\n  {study}:\n    variants: {_flow([name, *variants])}\n")
+    listed = _value_of(described, "variants")
     if not isinstance(listed, yaml.SequenceNode) or not listed.value:
         return text
     mark = listed.value[0].start_mark

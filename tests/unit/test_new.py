@@ -79,7 +79,7 @@ def test_a_new_kernel_of_a_built_in_study_that_lists_its_variants_is_listed_in_t
     theirs = {"problem": "gemm", "cases": [{}], "variants": ["tiled"]}
     monkeypatch.setattr(networks, "library_configuration", lambda: {"studies": {"theirs": theirs}})
     assert new.write_kernel_of_study("fast", "gemm")[1] == "theirs"
-    added = "studies:\n  other: {}\n\n  theirs:\n    variants: [fast, naive]\n"
+    added = "studies:\n  other: {}\n\n  theirs:\n    variants: [fast, tiled]\n"
     assert (project / "config.yaml").read_text() == added
 
 

@@ -10,6 +10,7 @@ import typer
 
 from warpbook.common import text_encoding, version
 from warpbook.common.files import LIBRARY, PROJECT_VARIABLE
+from warpbook.kernels.languages import is_installed
 
 EXIT_STATUSES = """Exit status: 0 success; 1 a job failed, or config.yaml is wrong; 2 a mistake in the command.
 
@@ -48,6 +49,7 @@ TARGETS = {
     "track": "Log all archived runs to MLflow.",
 }
 """Targets of the Snakefile, and their effects."""
+WITHOUT_COMPILER = ("site", "track")
 
 
 def _execute(*command: str) -> NoReturn:
@@ -81,6 +83,8 @@ def _program(name: str, *arguments: str) -> NoReturn:
 def _target(name: str, context: typer.Context, cores: str, changes: list[str], **settings: str) -> NoReturn:
     """Have Snakemake make a target under settings of the configuration."""
     _require_notebook()
+    if name not in WITHOUT_COMPILER and not is_installed("cuda.bindings"):
+        _fail("no CUDA compiler is installed here; `warpbook doctor` names the command that installs it")
     if cores != "all" and not cores.isdecimal():
         _fail(f"--cores {cores}: write a number, or all")
     more = [

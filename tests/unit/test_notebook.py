@@ -1,6 +1,7 @@
 """A notebook folder: what it does not have is the library's; and the command that is typed in it."""
 
 import shutil
+import sys
 
 import pytest
 import yaml
@@ -202,6 +203,12 @@ def test_a_command_of_a_notebook_is_refused_without_a_configuration(typed, tmp_p
     (tmp_path / "config.yaml").unlink()
     for words in (["report"], ["new", "kernel", "mine"], ["new", "problem", "mine"]):
         assert typed(*words) == 2
+
+
+def test_a_target_is_refused_where_the_compiler_is_not_installed(typed, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    assert typed("check") == 2 and "`warpbook doctor` names the command" in typed.output
+    assert typed("site")[:2] == ["-Pm", "snakemake"]
 
 
 def test_a_mistake_in_a_command_is_named(typed):

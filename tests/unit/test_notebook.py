@@ -108,6 +108,13 @@ def test_a_plan_has_the_notebook_s_kernels_and_those_that_they_need(notebook, mo
         assert set(made.variants) == compared
 
 
+def test_a_built_in_study_that_the_notebook_does_not_change_compares_the_built_in_kernels_too(notebook, monkeypatch):
+    gemm = {name for name in variants.discover() if name.startswith("gemm/")}
+    assert {"gemm/mine", "gemm/cublas_fp32"} < gemm <= set(planned(monkeypatch, study="gemm").variants)
+    changed = planned(monkeypatch, study="gemm", studies={"gemm": {"title": "Mine"}})
+    assert "gemm/cublas_fp32" not in changed.variants
+
+
 def test_a_study_of_a_problem_without_own_kernels_compares_all_built_in_ones(notebook, monkeypatch):
     made = planned(monkeypatch, study="softmax")
     softmax = {name for name in variants.discover() if name.startswith("softmax/")}

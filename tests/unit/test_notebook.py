@@ -110,7 +110,10 @@ def test_a_plan_has_the_notebook_s_kernels_and_those_that_they_need(notebook, mo
 
 def test_a_built_in_study_that_the_notebook_does_not_change_compares_the_built_in_kernels_too(notebook, monkeypatch):
     gemm = {name for name in variants.discover() if name.startswith("gemm/")}
-    assert {"gemm/mine", "gemm/cublas_fp32"} < gemm <= set(planned(monkeypatch, study="gemm").variants)
+    made = planned(monkeypatch, study="gemm")
+    assert {"gemm/mine", "gemm/cublas_fp32"} < gemm <= set(made.variants)
+    of_the_report = plan.from_config(made.config.model_dump(mode="json"))  # what renders it gets the configuration so
+    assert of_the_report.variants.keys() == made.variants.keys()
     changed = planned(monkeypatch, study="gemm", studies={"gemm": {"title": "Mine"}})
     assert "gemm/cublas_fp32" not in changed.variants
 

@@ -241,8 +241,15 @@ def commands_page() -> str:
         text += markdown_table(("option", "takes", "default", "meaning"), options(parser))
         (typed if any(action.dest == "version" for action in parser._actions) else called).append(text)
     command = typer.main.get_command(command_line.app)
+    groups = {name: getattr(one, "commands", None) for name, one in command.commands.items()}
+    commands = {
+        **command.commands,
+        **{f"{name} {kind}": one for name, of in groups.items() for kind, one in (of or {}).items()},
+    }
     lines = []
-    for name, one in command.commands.items():
+    for name, one in sorted(commands.items()):
+        if groups.get(name):
+            continue
         taken = " ".join(
             each.opts[-1] if each.param_type_name == "option" else each.name.upper()
             for each in one.params

@@ -15,6 +15,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.path.insert(0, str(Path(workflow.basedir, "scripts")))
 from warpbook.common import parent_process, text_encoding
 from warpbook.common.errors import UserError, one_screen
+from warpbook.common.quick_yaml import load_configuration
 from warpbook.course import reference_times, submissions
 from warpbook.harness import sandbox
 from warpbook.kernels import variants
@@ -39,6 +40,10 @@ if found := {*os.getcwd()} & {*"{}:"}:  # the first two are Snakemake's, the las
 try:
     workflow.configfile("config.yaml")
 except WorkflowError as error:
+    try:
+        load_configuration(Path("config.yaml"))
+    except UserError as fault:  # which names the line
+        sys.exit(f"error: {fault}")
     sys.exit(f"error: config.yaml cannot be read: {error}")
 
 if workflow.is_main_process:

@@ -2,6 +2,9 @@
 
 import argparse
 import os
+import re
+import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,14 +12,22 @@ from typing import NamedTuple
 
 from warpbook.common import version
 from warpbook.common.errors import UserError, exit_status
-from warpbook.common.files import LIBRARY, PROJECT
-from warpbook.harness import building, cpp_compiler, nvcc, sandbox
+from warpbook.common.files import LIBRARY, PROJECT, RUN, from_project
+from warpbook.harness import building, clocks, cpp_compiler, nvcc, sandbox
 from warpbook.kernels import languages
 from warpbook.machine import available_profilers, cuda_devices
+from warpbook.machine.cuda_devices import Device
 from warpbook.problems import fashion_mnist
 from warpbook.report import pdf
 
 PARAMETERS = Path("/proc/driver/nvidia/params")  # what the driver's module was loaded with
+COUNTERS = "run as root, or load the driver's module with NVreg_RestrictProfilingToAdminUsers=0"
+PROFILERS = {
+    "cupti": "pip install cupti-python",
+    "nsys": "apt-get install cuda-nsight-systems-13-0, from NVIDIA's package repository",
+    "ncu": "apt-get install cuda-nsight-compute-13-0, from NVIDIA's package repository",
+}
+"""What installs each profiler that CUDA still has."""
 
 
 class Finding(NamedTuple):
@@ -35,8 +46,10 @@ def findings() -> Iterator[Finding]:
         yield Finding("WeasyPrint and Pango", "here", needed=True)
     except UserError as error:
         yield Finding("WeasyPrint and Pango", "", str(error).rpartition("install it with: ")[2], needed=True)
+    compiler = ""
     try:
-        yield Finding("CUDA compiler", building.compiler(), needed=True)
+        compiler = building.compiler()
+        yield Finding("CUDA compiler", compiler, needed=True)
     except (ImportError, RuntimeError, OSError) as error:
         remedy = f"pip install 'warpbook[cuda13]', or 'warpbook[cuda12]' for a driver below 580 ({error})"
         yield Finding("CUDA compiler", "", remedy, needed=True)
@@ -48,8 +61,10 @@ def findings() -> Iterator[Finding]:
         yield Finding("GPU", "", f"{gpu}; GPU times then come from archived runs")
     else:
         yield Finding("GPU", f"{gpu.name}, {gpu.arch}")
+        yield driver(gpu, compiler)
         for tool, words in available_profilers.NAMES.items():
             missing = available_profilers.missing_reason(tool, gpu)
+            missing = PROFILERS.get(tool, missing) if missing else ""
             yield Finding(words, "" if missing else available_profilers.version(tool) or "here", missing)
         yield Finding("Hardware counters", "" if _counters_restricted() else "allowed", COUNTERS)
     reason = sandbox.unavailable_reason()
@@ -59,15 +74,30 @@ def findings() -> Iterator[Finding]:
     for package, language in languages.LANGUAGES.items():
         version = language.version if languages.is_installed(package) else ""
         yield Finding(language.name, version, f"{language.command}, for kernels in {language.name}")
-    compiler = nvcc.find_compiler()
     remedy = "pip install 'warpbook[course]', for files of the course ECE408"
-    yield Finding("nvcc", nvcc.version() if compiler else "", remedy)
+    yield Finding("nvcc", nvcc.version() if nvcc.find_compiler() else "", remedy)
     folder = next((folder for folder in fashion_mnist.folders() if folder.exists()), None)
     remedy = "apt-get install dataset-fashion-mnist; without it networks download it once"
     yield Finding("Fashion-MNIST", str(folder or ""), remedy)
 
 
-COUNTERS = "run as root, or load the driver's module with NVreg_RestrictProfilingToAdminUsers=0"
+def driver(gpu: Device, compiler: str) -> Finding:
+    """The driver's version, where it loads what this compiler makes."""
+    words = f"{clocks.Clock(gpu).facts()['driver'] or 'version unknown'}, for CUDA {gpu.driver_cuda}"
+    version = re.search(r"\d+", compiler)
+    if version and int(version[0]) > int(gpu.driver_cuda.partition(".")[0]):
+        return Finding("Driver", "", f"{words}, older than {compiler}: update it, or pip install 'warpbook[cuda12]'")
+    return Finding("Driver", words)
+
+
+def install_command() -> str:
+    """The command that installs into the environment of this program; uv makes environments without pip."""
+    pip = Path(sys.executable).with_name("pip")
+    if shutil.which("pip") == str(pip):
+        return "pip install"
+    if pip.exists():
+        return f"{shlex.quote(from_project(pip))} install"
+    return f"uv pip install --python {shlex.quote(sys.executable)}"
 
 
 def _counters_restricted() -> bool:
@@ -84,13 +114,15 @@ def main() -> int:
     parser.add_argument("--version", action="version", version=f"Warpbook {version.VERSION}")
     parser.parse_args()
     print(f"Warpbook {version.VERSION}: {LIBRARY}")
-    print(f"This notebook: {PROJECT}")
-    lacking = 0
+    notebook = (PROJECT / "config.yaml").exists()
+    print(f"This notebook: {PROJECT if notebook else 'none in this folder'}")
+    lacking, install = 0, install_command()
     for one in findings():
         lacking += one.needed and not one.found
         mark = "ok     " if one.found else "MISSING" if one.needed else "-      "
-        print(f"{mark} {one.name:20} {one.found or one.remedy}")
-    print("No report can be made yet: install what is MISSING." if lacking else "A report can be made: warpbook report")
+        print(f"{mark} {one.name:20} {one.found or one.remedy.replace('pip install', install)}")
+    command = f"{RUN} report" if notebook else "warpbook init mynotes && cd mynotes && warpbook report"
+    print("No report can be made yet: install what is MISSING." if lacking else f"A report can be made: {command}")
     return 1 if lacking else 0
 
 

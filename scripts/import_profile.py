@@ -14,6 +14,7 @@ from pathlib import Path
 
 from warpbook.common import units, version
 from warpbook.common.errors import UserError, exit_status, nearest_name
+from warpbook.common.files import IN_CLONE
 from warpbook.config import settings
 from warpbook.kernels import variants
 from warpbook.problems import fashion_mnist, networks
@@ -30,7 +31,8 @@ def _lines(text: str) -> tuple[int, int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    program = None if IN_CLONE else "warpbook import"
+    parser = argparse.ArgumentParser(program, description=__doc__.splitlines()[0])
     parser.add_argument("--version", action="version", version=f"Warpbook {version.VERSION}")
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="profiles, recognized by content")
     parser.add_argument("--study", required=True, help="a study of config.yaml")
@@ -46,10 +48,15 @@ def main() -> None:
 
     known = variants.discover()
     studies = settings.read(list(known)).studies
+    if arguments.study not in studies and arguments.study in networks.library_configuration()["studies"]:
+        studies = settings.read(list(known), study=arguments.study).studies  # a built-in one, which `report` takes too
     if arguments.study not in studies:
         raise UserError(f"no study is called {arguments.study!r}: {nearest_name(arguments.study, list(studies))}")
     variant = variants.find(arguments.variant, known)
-    network = networks.find(arguments.network or studies[arguments.study].network)
+    of = arguments.network or studies[arguments.study].network
+    if not of:
+        raise UserError(f"--study {arguments.study}: this study is of no network, and a profile is of its program")
+    network = networks.find(of)
     there = fashion_mnist.count(network)
     if not 1 <= arguments.size <= there:
         raise UserError(f"--size {arguments.size} is outside 1 to {there}, the images that there are")

@@ -1,5 +1,4 @@
-"""Write small commented files to start from: a notebook folder, a problem with its first kernel and study, or one more
-kernel.
+"""Write small commented files to start from: a notebook folder, a problem with its kernel and study, or a kernel.
 
 warpbook init mynotes --problem gemm
 warpbook new problem layer_norm
@@ -11,6 +10,8 @@ import re
 import shlex
 import string
 import sys
+import textwrap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ import yaml
 
 from warpbook.common import version
 from warpbook.common.errors import UserError, exit_status
-from warpbook.common.files import LIBRARY, PROJECT, atomic_write, from_project
+from warpbook.common.files import IN_CLONE, LIBRARY, PROJECT, RUN, atomic_write, from_project
+from warpbook.common.quick_yaml import load_configuration
 from warpbook.kernels import headers, sources, variants
 from warpbook.problems import networks, problem
 from warpbook.problems.problem import Problem
@@ -67,23 +69,114 @@ def write_kernel(of: Problem, name: str, body: str) -> Path:
 
 def write_new(path: Path, text: str) -> Path:
     """A file that is not there yet. Raises UserError where it is."""
-    if path.exists():
-        raise UserError(f"{from_project(path)} is there already; take another name, or delete it")
+    _require_absent(path)
     with atomic_write(path) as temporary:
         temporary.write_text(text)
     return path
 
 
+def _require_absent(path: Path) -> None:
+    if path.exists():
+        raise UserError(f"{from_project(path)} is there already; take another name, or delete it")
+
+
 def write_problem(name: str) -> list[Path]:
-    """A problem, its first kernel, and a study of it at the end of config.yaml."""
+    """A problem, its first kernel, and a study of it in config.yaml."""
     folder, title = problem.FOLDER / name, name.replace("_", " ").capitalize()
+    _require_absent(folder / problem.FILE)
+    if name in problem.names():
+        raise UserError(f"{name} is a built-in problem; take another name")
+    text, _ = _configuration()
+    changed = add_study(text, name, fill("study.yaml", name=name, title=title))
     described = write_new(folder / problem.FILE, fill("problem.py.txt", title=title))
     kernel = write_kernel(problem.read(folder), "naive", "    y[i] = 2 * x[i] + 1;")
+    return [described, kernel, *_write_configuration(text, changed)]
+
+
+def write_kernel_of_study(name: str, problem_name: str = "") -> tuple[list[Path], str]:
+    """A kernel of a problem, by default the chosen study's; and the study that compares it from now on, if another."""
+    text, values = _configuration()
+    library = networks.library_configuration()["studies"]
+    chosen, own = str(values.get("study", "")).split(",")[0], values.get("studies") or {}
+    of = problem.find(problem_name or _problem_of(own.get(chosen, {})))
+    studies = [study for study in (chosen, *own) if study in own and _problem_of(own[study]) == of.name]
+    studies += [study for study, one in library.items() if one.get("cases") and _problem_of(one) == of.name]
+    taken = variants.discover().get(variants.full_name(of, name))
+    if taken and not taken.own:
+        raise UserError(f"{name} is a built-in kernel of {of.name}; take another name")
+    kernel = write_kernel(of, name, "")
+    variant = variants.read(kernel.stem, kernel.parent)
+    if variant.read_error:
+        raise UserError(variant.read_error)
+    study = next(iter(studies), "")
+    listed = (own.get(study) or library.get(study, {})).get("variants")
+    changed = add_variant(text, study, name, listed) if listed else text
+    return [kernel, *_write_configuration(text, changed)], "" if study == chosen else study
+
+
+def _configuration() -> tuple[str, dict[str, Any]]:
+    """The text of config.yaml, and what it holds with the library's."""
+    path = PROJECT / "config.yaml"
+    values = networks.with_library(load_configuration(path) or {})
+    if not isinstance(values, dict):
+        raise UserError("config.yaml is not YAML of the form `key: value`")
+    return path.read_text(), values
+
+
+def _problem_of(study: Mapping[str, Any]) -> str:
+    return study.get("problem") or headers.DEFAULT_PROBLEM
+
+
+def add_study(text: str, name: str, study: str) -> str:
+    """A configuration with one study more, the last of `studies:`. Raises UserError where there can be none."""
+    studies = _value_of(yaml.compose(text), "studies")
+    if studies is None:
+        return f"{text.rstrip()}\n\nstudies:{study}"
+    if not isinstance(studies, yaml.MappingNode) or studies.flow_style or not studies.value:
+        raise UserError("config.yaml: `studies:` does not hold a study a line; write it so, or add the study yourself")
+    if _value_of(studies, name):
+        raise UserError(f"config.yaml has a study {name} already; take another name")
+    indent, end = studies.value[0][0].start_mark.column, _last_line(studies) + 1
+    lines = text.splitlines(keepends=True)
+    added = textwrap.indent(textwrap.dedent(study), " " * indent)
+    return "".join(lines[:end]).rstrip("\n") + f"\n{added}" + "".join(lines[end:])
+
+
+def add_variant(text: str, study: str, name: str, variants: Sequence[str]) -> str:
+    """A configuration in which a study lists one variant more, the first; `variants`: those that it has."""
+    described = _value_of(_value_of(yaml.compose(text), "studies"), study)
+    if described is None:
+        return add_study(text, study, f"\n  {study}:\n    variants: {_flow([name, *variants])}\n")
+    listed = _value_of(described, "variants")
+    if not isinstance(listed, yaml.SequenceNode) or not listed.value:
+        return text
+    mark = listed.value[0].start_mark
+    between = ", " if listed.flow_style else f"\n{' ' * (mark.column - 2)}- "
+    return f"{text[: mark.index]}{name}{between}{text[mark.index :]}"
+
+
+def _value_of(node: yaml.Node | None, key: str) -> yaml.Node | None:
+    """What a mapping holds under a key."""
+    pairs = node.value if isinstance(node, yaml.MappingNode) else []
+    return next((value for name, value in pairs if name.value == key), None)
+
+
+def _last_line(node: yaml.Node) -> int:
+    """The number of the last line of a value; a block's own mark stands at what follows it."""
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        return _last_line(last[1] if isinstance(last, tuple) else last)
+    return int(node.end_mark.line) - (node.end_mark.column == 0)
+
+
+def _write_configuration(before: str, text: str) -> list[Path]:
+    """config.yaml, where it changes."""
+    if text == before:
+        return []
     configuration = PROJECT / "config.yaml"
-    content = configuration.read_text().rstrip("\n") + "\n"
     with atomic_write(configuration) as temporary:
-        temporary.write_text(content + fill("study.yaml", name=name, title=title))
-    return [described, kernel, configuration]
+        temporary.write_text(text)
+    return [configuration]
 
 
 def write_notebook(folder: Path, of: Problem) -> list[Path]:
@@ -103,9 +196,6 @@ def write_notebook(folder: Path, of: Problem) -> list[Path]:
             "config.yaml",
             study=known[of.name],
             title=_flow([of.title])[1:-1],
-            problem=of.name,
-            cases="\n".join(f"      - {_flow(case)}" for case in study["cases"]),
-            sizes=study["sizes"],
             variants=", ".join([name, baseline, *peers]),
             sections=_flow([*study["sections"], "discussion"]),
         ),
@@ -117,6 +207,8 @@ def write_notebook(folder: Path, of: Problem) -> list[Path]:
     files[f"kernels/{of.name}/{name}.cu"] = _copy_of(original.with_suffix(".cu"))
     if original.with_suffix(".py").exists():
         files[f"kernels/{of.name}/{name}.py"] = original.with_suffix(".py").read_text()
+    if file := next((path for path in (folder, *folder.parents) if path.exists() and not path.is_dir()), None):
+        raise UserError(f"{file} is a file; take another folder, or delete it")
     if there := next((path for path in files if (folder / path).exists()), ""):
         raise UserError(f"{folder / there} is there already; take another folder, or delete it")
     return [write_new(folder / path, text) for path, text in files.items()]
@@ -151,7 +243,7 @@ def main() -> None:
     kinds.add_parser("problem", help="a problem, its first kernel and a study").add_argument("name", help=NAME)
     kernel = kinds.add_parser("kernel", help="one more kernel")
     kernel.add_argument("name", help=NAME)
-    kernel.add_argument("--problem", default="conv", help="the problem that it computes: a folder in kernels/")
+    kernel.add_argument("--problem", default="", help="what it computes; by default what the study in config.yaml does")
     notebook = kinds.add_parser("notebook", help="a folder for your own kernels")
     notebook.add_argument("folder", type=Path)
     notebook.add_argument("--problem", default="gemm", help="the built-in problem of its first kernel")
@@ -159,20 +251,17 @@ def main() -> None:
     if arguments.kind == "notebook":
         for path in write_notebook(arguments.folder, problem.find(arguments.problem)):
             print(path)
-        print(f"then: cd {shlex.quote(str(arguments.folder))} && warpbook report")
+        there = arguments.folder.resolve() == Path.cwd()
+        print(f"then: {'' if there else f'cd {shlex.quote(str(arguments.folder))} && '}warpbook report")
         return
     name = check_name(arguments.name)
-    if arguments.kind == "problem":
-        made, study = write_problem(name), name
-    else:
-        of = problem.find(arguments.problem)
-        made, study = [write_kernel(of, name, "")], arguments.problem
-        variant = variants.read(made[0].stem, made[0].parent)
-        if variant.read_error:
-            raise UserError(variant.read_error)
+    made, study = (
+        (write_problem(name), name) if arguments.kind == "problem" else write_kernel_of_study(name, arguments.problem)
+    )
     for path in made:
         print(from_project(path))
-    print(f"then: warpbook report --study {study}")
+    option = f" {'--config study=' if IN_CLONE else '--study '}{study}" if study else ""
+    print(f"then: {RUN} report{option}")
 
 
 if __name__ == "__main__":

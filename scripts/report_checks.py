@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pandas as pd
 
+from warpbook.common import units
 from warpbook.common.errors import exit_status
 from warpbook.kernels import variants
 from warpbook.runs import tables
+
+MOST_NAMED = 5
 
 
 def main() -> int:
@@ -18,8 +21,10 @@ def main() -> int:
     parser.add_argument("--sanitizer", type=Path, nargs="*", default=[])
     arguments = parser.parse_args()
     failed = 0
+    built: list[str] = []
     for folder in arguments.builds:
         builds = tables.BUILDS.read(folder / "builds.csv")
+        built += builds[builds.ok].variant.unique().tolist()
         broken = builds[~builds.ok]
         failed += len(broken)
         for row in builds[builds.ok].itertuples():
@@ -50,6 +55,11 @@ def main() -> int:
                 count, more = len(left_out), left_out.reason.nunique() - 1
                 others = f" (and {more} more reasons)" if more else ""
                 print(f"not run {place} {count} test{'s' * (count > 1)}: {left_out.reason.iloc[0]}{others}")
+    if unchecked := [name for name in built if name not in {*correctness.variant}]:
+        names = units.join_some(unchecked, MOST_NAMED)
+        print(
+            f"not checked: {names}: no chosen study names {'it' if len(unchecked) == 1 else 'them'} under `variants:`"
+        )
     for tool in (row for path in arguments.sanitizer for row in tables.SANITIZER.rows(path)):
         failed += tool["status"] not in ("ok", "unsupported")
         outcome = f"{tool['errors']} errors" if tool["status"] == "ok" else f"{tool['status']}: {tool['reason']}"

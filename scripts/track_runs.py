@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from warpbook.common.errors import UserError, exit_status
+from warpbook.common.files import IN_CLONE
 from warpbook.report.run_history import History
 from warpbook.runs import catalog
 from warpbook.runs.catalog import Run
@@ -33,9 +34,9 @@ def client(uri: str) -> Any:
     try:
         from mlflow import MlflowClient
     except ImportError as error:
-        raise UserError(
-            f"{error.name or 'mlflow'} is not installed: .venv/bin/pip install 'mlflow-skinny==3.*' sqlalchemy alembic"
-        ) from error
+        packages = "'mlflow-skinny==3.*' sqlalchemy alembic"
+        command = f".venv/bin/pip install {packages}" if IN_CLONE else "pip install 'warpbook[track]'"
+        raise UserError(f"{error.name or 'mlflow'} is not installed: {command}") from error
     return MlflowClient(uri)
 
 

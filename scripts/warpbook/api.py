@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from time import perf_counter
 from typing import Literal
@@ -16,7 +17,8 @@ import pandas as pd
 
 from warpbook.common import statistics
 from warpbook.common.errors import UserError, nearest_name
-from warpbook.common.files import LIBRARY, PROJECT_VARIABLE, scratch_folder
+from warpbook.common.files import LIBRARY, PROJECT, PROJECT_VARIABLE, scratch_folder
+from warpbook.common.quick_yaml import load_configuration
 from warpbook.common.statistics import Estimate
 from warpbook.kernels import variants
 from warpbook.problems import networks
@@ -24,24 +26,31 @@ from warpbook.problems import problem as problems
 from warpbook.runs import catalog, tables
 
 _HEADERS = (".cuh", ".h", ".hpp")
+_KERNELS = (".cu", ".cpp", ".py")
 
 
 def check(
     path: str | Path,
-    problem: str = "conv",
+    problem: str = "",
     *,
     study: str = "",
     sizes: Sequence[int] = (),
-    device: Literal["emulator", "gpu", "cpu"] = "emulator",
+    device: Literal["emulator", "gpu", "cpu"] | None = None,
     timeout_s: float = 600,
 ) -> pd.DataFrame:
     """The tests of one kernel's file against float64, a row each: `ok`, `status`, `reason`, errors, tolerance; on the
-    cases of a study, by default its problem's first, and on ragged cases. Raises UserError."""
-    path, of = Path(path), problems.find(problem)
-    if not path.is_file():
-        raise UserError(f"{path} does not exist")
-    text, parse = networks.configuration()
-    studies, library = parse(text)["studies"], networks.library_configuration()["studies"]
+    cases of a study, by default its problem's first, and on ragged cases. problem: by default the one whose folder the
+    file is in. device: by default the emulator, or for a CPU variant the CPU. Raises UserError."""
+    path = Path(path)
+    if not path.is_file() or path.suffix not in _KERNELS:
+        what = f"is no kernel; their endings are {', '.join(_KERNELS)}" if path.exists() else "does not exist"
+        raise UserError(f"{path} {what}")
+    if wrong := [size for size in sizes if not isinstance(size, Integral) or size < 1]:
+        raise UserError(f"sizes: {wrong[0]!r} is no whole number from 1 on")
+    of = problems.find(problem or path.resolve().parent.name)
+    file = PROJECT / "config.yaml"
+    values = networks.with_library(load_configuration(file)) if file.exists() else {}
+    studies, library = (values or {}).get("studies") or {}, networks.library_configuration()["studies"]
     usual = [name for name, one in library.items() if one.get("problem") == of.name and one.get("cases")]
     own = [name for name, one in studies.items() if one.get("problem") == of.name]
     study = study or next(iter([*own, *usual]), "")
@@ -56,9 +65,13 @@ def check(
                 shutil.copy(beside, kernels)
         if of.folder != LIBRARY / "kernels" / of.name:
             shutil.copy(of.folder / "problem.py", kernels)
+        fitting = ["cpu"] if variants.read(path.stem, kernels).device == "cpu" else ["emulator", "gpu"]
+        where: str = device or fitting[0]
+        if where not in fitting:
+            raise UserError(f"device: {where!r} does not run {path.name}; take {' or '.join(fitting)}")
         (folder / "config.yaml").write_text(json.dumps({"study": study, "studies": {study: described}}))
         out = folder / "correctness.csv"
-        command = [sys.executable, str(LIBRARY / "scripts" / "check_variant.py"), "--device", device, "--cases", study]
+        command = [sys.executable, str(LIBRARY / "scripts" / "check_variant.py"), "--device", where, "--cases", study]
         command += ["--variant", variants.full_name(of, path.stem), "--sizes", *map(str, sizes or described["sizes"])]
         command += ["--timeout", str(timeout_s), "--out", str(out)]
         environment = {
@@ -96,9 +109,13 @@ def time(
     equivalence_margin: float = 0.01,
 ) -> Timing:
     """Time a call against a baseline by the host's clock, interleaved, until both medians are known to `relative_noise`
-    or `max_time_s` is spent. `synchronize` waits for launched work; its time counts."""
+    or `max_time_s` is spent. `synchronize` waits for launched work; its time counts. Raises UserError."""
     from warpbook.config.settings import SeriesPolicy
     from warpbook.harness import timing
+
+    for name, value in (("relative_noise", relative_noise), ("max_time_s", max_time_s)):
+        if not value > 0:
+            raise UserError(f"{name}: {value} is not above 0")
 
     def timer(function: Callable[[], object]) -> Callable[[], float]:
         def sample() -> float:
@@ -141,7 +158,8 @@ def list_runs() -> pd.DataFrame:
 
 
 def read(run: str | Path, table: str = "op_times") -> pd.DataFrame:
-    """A table of a run, as op_times, samples, correctness, counters: an archived run by its id, or any by its path."""
+    """A table of a run, as op_times, samples, correctness, counters: an archived run by its id, or any by its path.
+    Raises UserError."""
     opened = catalog.open_run(Path(run)) if Path(run).exists() else catalog.find_archived(str(run), "run")
     known = {one.name.partition(".")[0]: one for one in tables.RUN_TABLES}
     if table not in known:
@@ -150,7 +168,10 @@ def read(run: str | Path, table: str = "op_times") -> pd.DataFrame:
 
 
 def list_kernels(problem: str = "") -> pd.DataFrame:
-    """The kernels that are here, this notebook's and Warpbook's, a row each; those of one problem where it is named."""
+    """The kernels that are here, this notebook's and Warpbook's, a row each; those of one problem where it is named.
+    Raises UserError."""
+    if problem:
+        problems.find(problem)
     every = variants.discover().values()
     rows = [
         {

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -9,8 +10,9 @@ import typer
 
 from warpbook.common import text_encoding, version
 from warpbook.common.files import LIBRARY, PROJECT_VARIABLE
+from warpbook.kernels.languages import is_installed
 
-EXIT_STATUSES = """Exit status: 0 success; 1 a job failed; 2 a mistake in the command or a file.
+EXIT_STATUSES = """Exit status: 0 success; 1 a job failed, or config.yaml is wrong; 2 a mistake in the command.
 
 `warpbook compare`: 0 no regression, 3 regression, 4 ambiguous, 5 not comparable, 1 failure."""
 
@@ -47,6 +49,7 @@ TARGETS = {
     "track": "Log all archived runs to MLflow.",
 }
 """Targets of the Snakefile, and their effects."""
+WITHOUT_COMPILER = ("site", "track")
 
 
 def _execute(*command: str) -> NoReturn:
@@ -62,6 +65,11 @@ def _fail(reason: str) -> NoReturn:
     raise SystemExit(2)
 
 
+def _require_notebook() -> None:
+    if not Path("config.yaml").exists():
+        _fail("there is no config.yaml here; make a notebook folder by `warpbook init <folder>`, or change into one")
+
+
 def _library() -> Path:
     """What has the Snakefile and the programs: in a clone, the clone."""
     here = Path.cwd()
@@ -74,8 +82,11 @@ def _program(name: str, *arguments: str) -> NoReturn:
 
 def _target(name: str, context: typer.Context, cores: str, changes: list[str], **settings: str) -> NoReturn:
     """Have Snakemake make a target under settings of the configuration."""
-    if not Path("config.yaml").exists():
-        _fail("there is no config.yaml here; make a notebook folder by `warpbook init <folder>`, or change into one")
+    _require_notebook()
+    if name not in WITHOUT_COMPILER and not is_installed("cuda.bindings"):
+        _fail("no CUDA compiler is installed here; `warpbook doctor` names the command that installs it")
+    if cores != "all" and not cores.isdecimal():
+        _fail(f"--cores {cores}: write a number, or all")
     more = [
         word for word in context.args if "=" in word and not word.startswith("-")
     ]  # --config a=1 b=2, as Snakemake has it
@@ -83,10 +94,25 @@ def _target(name: str, context: typer.Context, cores: str, changes: list[str], *
     if wrong := next((change for change in named if "=" not in change), ""):
         _fail(f"--config {wrong}: write KEY=VALUE, such as gpu=none")
     passed = [word for word in context.args if word not in more]
+    _refuse_unknown_options(passed)
     configuration = ["--config", *named] if named else []
     # -P: no file of this folder takes the place of a package.
     snakefile = ["--snakefile", str(_library() / "Snakefile")]
     _execute("-Pm", "snakemake", *snakefile, "--cores", cores, name, *passed, *configuration)
+
+
+def _refuse_unknown_options(words: list[str]) -> None:
+    """Snakemake would print its usage, several screens of it."""
+    if any(word.startswith("-") and word not in ("-n", "--dry-run") for word in words):
+        from snakemake.cli import get_argument_parser
+
+        parser = get_argument_parser()
+        parser.error = _fail
+        if unknown := [word for word in parser.parse_known_args(words)[1] if word.startswith("-")]:
+            name = unknown[0].partition("=")[0]
+            known = ["--study", "--cores", "--config", *parser._option_string_actions]
+            close = get_close_matches(name, known, n=1)
+            _fail(f"there is no option {name}" + (f"; did you mean {close[0]}?" if close else ""))
 
 
 def _print_version(wanted: bool) -> None:
@@ -115,12 +141,26 @@ def init(
     _program("new.py", "notebook", folder, "--problem", problem)
 
 
-@app.command(context_settings=PASSED_ON, add_help_option=False)
-def new(context: typer.Context) -> None:
-    """Write a kernel or a problem to start from.
+new = typer.Typer(no_args_is_help=True)
+app.add_typer(new, name="new", help="Write a kernel or a problem to start from.")
+NewName = Annotated[str, typer.Argument(help="its name: lower-case letters, digits and underscores")]
 
-    For example: warpbook new kernel mine --problem gemm."""
-    _program("new.py", *context.args)
+
+@new.command("kernel")
+def new_kernel(
+    name: NewName,
+    problem: Annotated[str, typer.Option(help="what it computes; by default what the study in config.yaml does")] = "",
+) -> None:
+    """Write a kernel, and name it in the study."""
+    _require_notebook()
+    _program("new.py", "kernel", name, *(["--problem", problem] if problem else []))
+
+
+@new.command("problem")
+def new_problem(name: NewName) -> None:
+    """Write a problem, its first kernel and a study."""
+    _require_notebook()
+    _program("new.py", "problem", name)
 
 
 def _add_target(name: str, effect: str) -> None:
@@ -134,16 +174,22 @@ for _name, _effect in TARGETS.items():
     _add_target(_name, _effect)
 
 
-@app.command(context_settings=PASSED_ON)
+@app.command()
 def compare(
-    context: typer.Context,
     base: Annotated[str, typer.Argument(help="the run to compare with: an id of an archived run, or a path")],
     head: Annotated[str, typer.Argument(help="the run to judge")],
+    tolerance: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="smallest change that is reported; by default that of config.yaml"),
+    ] = None,
+    notes: Annotated[bool, typer.Option("--notes", help="print only the worst changes, as Markdown")] = False,
 ) -> None:
-    """Compare two runs.
+    """Compare two runs, or two files of nvbench.
 
-    It writes reports/out/compare.pdf. The exit status is the verdict."""
-    _program("compare_runs.py", "--base", base, "--head", head, *context.args)
+    It writes reports/out/compare.pdf. Exit status: 0 no regression, 3 regression, 4 ambiguous, 5 not comparable,
+    1 failure."""
+    options = [*(["--tolerance", str(tolerance)] if tolerance is not None else []), *(["--notes"] if notes else [])]
+    _program("compare_runs.py", f"--base={base}", f"--head={head}", *options)
 
 
 @app.command("import", context_settings=PASSED_ON, add_help_option=False)
@@ -157,25 +203,31 @@ def import_profile(context: typer.Context) -> None:
 @app.command(context_settings=PASSED_ON)
 def submission(
     context: typer.Context,
-    path: Annotated[str, typer.Argument(help="the folder of the submission")],
+    path: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="the folder of the submission")],
     study: Annotated[str, typer.Option(help="its term, such as sp25")],
     cores: Cores = "all",
     config: Changes = NO_CHANGES,
 ) -> None:
-    """Report on a submission of the course ECE408."""
-    _target("submission", context, cores, config, path=path, study=study)
+    """Report on a submission of the course ECE408.
+
+    It writes reports/out/<study>/<name>/."""
+    _target("submission", context, cores, config, path=str(path), study=study)
 
 
 @app.command(context_settings=PASSED_ON)
 def grade(
     context: typer.Context,
-    submissions: Annotated[str, typer.Argument(help="a folder with one folder for each submission")],
+    submissions: Annotated[
+        Path, typer.Argument(exists=True, file_okay=False, help="a folder with one folder for each submission")
+    ],
     study: Annotated[str, typer.Option(help="their term, such as sp25")],
     cores: Cores = "all",
     config: Changes = NO_CHANGES,
 ) -> None:
-    """Report on every submission in a folder."""
-    _target("grade", context, cores, config, submissions=submissions, study=study)
+    """Report on every submission in a folder.
+
+    It writes reports/out/<study>-grades/, and each report to reports/out/<study>/<name>/."""
+    _target("grade", context, cores, config, submissions=str(submissions), study=study)
 
 
 @app.command()

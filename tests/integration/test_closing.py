@@ -38,7 +38,7 @@ def test_the_next_command_can_be_pasted(ev, evidence_of, small_archive, few_vari
         assert command[1:3] == ["--cores", "1"] or (PROJECT / command[1]).exists()
 
 
-def test_last_lines_name_what_is_stale_and_where_to_measure_it_again(evidence_of, rewritten, archive):
+def test_last_lines_name_what_is_stale_and_where_to_measure_it_again(evidence_of, rewritten, archive, monkeypatch):
     names = ("constant_weights", "shared_input")
 
     def change(content):
@@ -47,10 +47,15 @@ def test_last_lines_name_what_is_stale_and_where_to_measure_it_again(evidence_of
             record["variants"][name]["source_sha256"] = "0" * 64
         return json.dumps(record).encode()
 
-    said = console_summary.summary_lines(evidence_of(rewritten(archive, "run.json", change)), PDF, HTML)
+    evidence = evidence_of(rewritten(archive, "run.json", change))
+    said = console_summary.summary_lines(evidence, PDF, HTML)
     (stale,) = (line for line in said if "(stale: " in line)
     assert all(name in stale for name in names)
-    assert stale.endswith(console_summary.MEASURE)
+    assert stale.endswith(".venv/bin/snakemake --cores all archive --config study=all")
+    monkeypatch.setattr(console_summary, "IN_CLONE", False)
+    monkeypatch.setattr(console_summary, "RUN", "warpbook")
+    said = console_summary.summary_lines(evidence, PDF, HTML)  # of a notebook, whose chosen study may be another
+    assert [line for line in said if line.endswith("NVIDIA GPU: warpbook archive --study fa18")]
 
 
 def test_last_lines_say_what_failed_and_what_to_mend(evidence_of, rewritten, archive):
@@ -64,7 +69,10 @@ def test_last_lines_say_what_failed_and_what_to_mend(evidence_of, rewritten, arc
     said = console_summary.summary_lines(evidence_of(rewritten(archive, "builds.csv", change)), PDF, HTML)
     (failed,) = (line for line in said if "compile failed" in line)
     assert failed.startswith("  left out: shared_input (") and "error 3: no such word)" in failed
-    assert said[-1].startswith("  next: .venv/bin/snakemake --cores 1 check  # ") and "conv/shared_input" in said[-1]
+    assert (
+        said[-1].startswith("  next: .venv/bin/snakemake --cores 1 check --config study=fa18  # ")
+        and "conv/shared_input" in said[-1]
+    )
 
 
 SLOWED = "none of 7 samples is a figure: 7 were taken while a slowdown was active, 0 are longer than twice their call"

@@ -8,10 +8,11 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from warpbook.common.files import PROJECT
+from warpbook.common.files import PACKAGE, PROJECT
 from warpbook.workflow import console
 
 JOBS = 40
@@ -85,6 +86,18 @@ def test_who_asks_snakemake_for_more_gets_all_of_it(snakemake):
     planned = snakemake("--dry-run", "bad.txt")
     assert "Breaking it" in planned.stdout + planned.stderr
     assert "This was a dry-run" in planned.stdout + planned.stderr
+
+
+def test_a_dry_run_names_few_files_in_a_reason_and_those_of_the_project_first():
+    tool = [f"{PACKAGE}/{number}.py" for number in range(30)]
+    record = SimpleNamespace(
+        reason=f"Missing output files: a; Updated input files: {', '.join([*tool, 'kernels/b.cu'])}"
+    )
+    assert console.shorten_reason(record)
+    assert record.reason == (
+        "Missing output files: a; Updated input files: kernels/b.cu, warpbook/0.py, warpbook/1.py, warpbook/10.py, "
+        "warpbook/11.py and 26 more"
+    )
 
 
 def test_who_interrupts_it_twice_is_told_so_and_of_no_failure(snakemake):

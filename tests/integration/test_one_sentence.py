@@ -39,10 +39,12 @@ def test_a_path_that_snakemake_or_the_shell_reads_otherwise(tmp_path):
     assert_one_sentence(said, "the project's path holds : { }, which Snakemake or the PATH takes for its own; move")
 
 
-@pytest.mark.parametrize("content", ["words\n", ""])
-def test_a_configuration_that_is_no_mapping(tmp_path, content):
+@pytest.mark.parametrize(
+    ("content", "words"), [("words\n", ""), ("", ""), ("study: [fa18\nstudies:\n", "line 2: expected ',' or ']'")]
+)
+def test_a_configuration_that_is_no_mapping(tmp_path, content, words):
     (tmp_path / "config.yaml").write_text(content)
-    assert_one_sentence(snakemake(tmp_path, "--dry-run", "report"), "config.yaml cannot be read: ")
+    assert_one_sentence(snakemake(tmp_path, "--dry-run", "report"), f"config.yaml cannot be read: {words}")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from warpbook.kernels.languages import LANGUAGES
 from warpbook.machine import locks
 from workspaces import keep_emulator, share_sound_marks
 
-WHEEL_BYTES = 30 << 20
+PACKAGE_BYTES = 30 << 20
 KERNEL = """/*
 title:     Neighbouring threads read neighbouring columns
 idea:      Loads of B are contiguous.
@@ -88,8 +88,10 @@ def installed(tmp_path_factory) -> Installed:
     return made
 
 
-def test_the_wheel_is_small_and_has_what_was_made_nowhere(installed):
-    assert installed.wheel.stat().st_size < WHEEL_BYTES
+def test_both_packages_are_small_and_the_wheel_has_what_was_made_nowhere(installed, tmp_path):
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path], cwd=PROJECT, check=True)
+    (source,) = tmp_path.iterdir()
+    assert max(installed.wheel.stat().st_size, source.stat().st_size) < PACKAGE_BYTES
     names = zipfile.ZipFile(installed.wheel).namelist()
     tops = {name.split("/")[0] for name in names}
     assert tops == {"warpbook", f"warpbook-{installed.wheel.name.split('-')[1]}.dist-info"}
@@ -121,8 +123,13 @@ def test_an_unchanged_notebook_has_nothing_to_do_and_a_changed_kernel_is_checked
     assert "Nothing to be done" in again.stdout + again.stderr
     kernel = installed.notebook / "kernels" / "gemm" / "rows.cu"
     kernel.write_text(KERNEL.replace("column >= n", "column > n"))
+    planned = installed.warpbook("report", "--dry-run").stdout
+    assert re.search(r"Checking gemm/rows .*\n +Reason: Updated input files: kernels/gemm/rows.cu\n", planned), planned
+    kernel.with_name("unnamed.cu").write_text(KERNEL)
     failed = installed.warpbook("check")
+    kernel.with_name("unnamed.cu").unlink()
     assert failed.returncode == 1
+    assert "not checked: gemm/unnamed: no chosen study names it under `variants:`\n" in failed.stdout
     assert re.search(r"FAILED +gemm/rows +gemm +wrong_result: .*rows.cu:15: a read", failed.stdout), failed.stdout
     told = installed.warpbook("report").stdout
     page = PdfReader(installed.notebook / "reports" / "out" / "gemm.pdf").pages[1].extract_text()
@@ -135,6 +142,24 @@ def test_a_doctor_finds_that_a_report_can_be_made_here(installed):
     assert done.returncode == 0, done.stdout
     assert all(re.search(rf"^(ok|-)\s+{one.name} ", done.stdout, re.M) for one in LANGUAGES.values()), done.stdout
     assert f"This notebook: {installed.notebook}\n" in done.stdout and str(installed.library) in done.stdout
+
+
+def test_a_mistake_in_an_option_is_one_line_and_no_page_of_snakemake_s_usage(installed):
+    for words, reason in [
+        (["--studdy", "a"], "error: there is no option --studdy; did you mean --study?\n"),
+        (["--rerun-triggers", "x"], "error: argument --rerun-triggers: invalid choice: 'x'"),
+    ]:
+        done = installed.warpbook("report", *words)
+        assert done.returncode == 2 and done.stderr.startswith(reason) and len(done.stderr.splitlines()) == 1
+
+
+def test_a_profile_is_imported_for_a_built_in_study_that_the_notebook_does_not_name(installed):
+    words = [str(PROJECT / "tests" / "data" / "profiles" / "nvprof_console.txt"), "--force", "--device", "GPU"]
+    done = installed.warpbook("import", *words, "--study", "fa18", "--variant", "direct", "--size", "10000")
+    assert done.returncode == 0, done.stderr
+    assert (installed.notebook / "results" / "imported" / "fa18" / "direct-10000").is_dir()
+    refused = installed.warpbook("import", *words, "--study", "gemm", "--variant", "gemm/naive", "--size", "64")
+    assert refused.returncode == 2 and "this study is of no network" in refused.stderr
 
 
 def test_importing_warpbook_loads_nothing_until_it_is_asked(installed):

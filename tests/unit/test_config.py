@@ -190,7 +190,7 @@ def test_a_submission_goes_with_a_term_and_a_term_with_a_submission():
 def test_a_file_that_is_no_yaml_is_named(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text("study: [fa18\n")
-    with pytest.raises(UserError, match=r"config\.yaml cannot be read"):
+    with pytest.raises(UserError, match=r"config\.yaml cannot be read: line 2: expected"):
         settings.read(KNOWN, path)
     path.write_text("- fa18\n")
     with pytest.raises(UserError, match="is not YAML of the form"):

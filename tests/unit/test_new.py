@@ -8,7 +8,21 @@ import new
 from warpbook.common.errors import UserError
 from warpbook.common.files import PROJECT
 from warpbook.kernels import variants
-from warpbook.problems import problem
+from warpbook.problems import networks, problem
+
+LISTED = """\
+study: mine   # the first
+studies:
+  # of matrices
+  mine:
+    problem: gemm
+    variants: [naive, tiled]    # two
+  other:
+    problem: gemm
+    variants:
+      - naive
+report: {title: T}
+"""
 
 
 @pytest.fixture
@@ -20,6 +34,8 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "config.yaml").write_text("studies:\n  other: {}\n")
     monkeypatch.setattr(new, "PROJECT", tmp_path)
     monkeypatch.setattr(problem, "FOLDER", tmp_path / "kernels")
+    monkeypatch.setattr(problem, "FOLDERS", (tmp_path / "kernels", PROJECT / "kernels"))
+    monkeypatch.setattr(variants, "PROJECT", tmp_path)
     return tmp_path
 
 
@@ -43,6 +59,59 @@ def test_a_new_kernel_takes_what_its_problem_s_kernels_take(project):
         "gemm/naive",
         ["ceil(m * n / 256)"],
     )
+
+
+def test_a_new_kernel_stands_in_the_study_that_lists_its_variants(project, monkeypatch):
+    monkeypatch.setattr(networks, "LIBRARY", PROJECT / "none")  # the project is a notebook, and no clone
+    monkeypatch.setattr(networks, "library_configuration", lambda: {"studies": {}})
+    (project / "config.yaml").write_text(LISTED)
+    made, study = new.write_kernel_of_study("fast")  # of the problem of `study:`
+    assert [path.name for path in made] == ["fast.cu", "config.yaml"] and study == ""
+    listed = LISTED.replace("[naive, tiled]", "[fast, naive, tiled]")
+    assert (project / "config.yaml").read_text() == listed
+    (project / "config.yaml").write_text(LISTED.replace("study: mine", "study: other"))
+    new.write_kernel_of_study("second", "gemm")
+    assert "    variants:\n      - second\n      - naive\n" in (project / "config.yaml").read_text()
+
+
+def test_a_new_kernel_of_a_built_in_study_that_lists_its_variants_is_listed_in_the_notebook(project, monkeypatch):
+    monkeypatch.setattr(networks, "LIBRARY", PROJECT / "none")
+    theirs = {"problem": "gemm", "cases": [{}], "variants": ["tiled"]}
+    monkeypatch.setattr(networks, "library_configuration", lambda: {"studies": {"theirs": theirs}})
+    assert new.write_kernel_of_study("fast", "gemm")[1] == "theirs"
+    added = "studies:\n  other: {}\n\n  theirs:\n    variants: [fast, tiled]\n"
+    assert (project / "config.yaml").read_text() == added
+
+
+def test_a_new_kernel_has_no_name_of_a_built_in_one(project):
+    with pytest.raises(UserError, match="tiled is a built-in kernel of gemm"):
+        new.write_kernel_of_study("tiled", "gemm")
+    with pytest.raises(UserError, match="softmax is a built-in problem"):
+        new.write_problem("softmax")
+
+
+def test_a_study_is_added_within_studies_wherever_they_stand(project):
+    study = "\n  added:\n    problem: gemm\n"
+    for text, expected in [
+        (LISTED, LISTED.replace("report:", "\n  added:\n    problem: gemm\nreport:")),
+        ("study: a\n", f"study: a\n\nstudies:{study}"),
+        (
+            "studies:\n    a:\n        title: T\n",
+            "studies:\n    a:\n        title: T\n\n    added:\n      problem: gemm\n",
+        ),
+        (
+            "studies:\n  a:\n    title: |\n      T\nstudy: a\n",
+            f"studies:\n  a:\n    title: |\n      T\n{study}study: a\n",
+        ),
+    ]:
+        assert new.add_study(text, "added", study) == expected
+    for text, reason in [("studies: {a: {}}\n", "does not hold a study a line"), (LISTED, "has a study mine already")]:
+        with pytest.raises(UserError, match=reason):
+            new.add_study(text, "mine", study)
+    (project / "config.yaml").write_text("studies: [")
+    with pytest.raises(UserError, match=r"config\.yaml cannot be read"):
+        new.write_problem("layer_norm")
+    assert not (project / "kernels" / "layer_norm").exists()
 
 
 def test_what_is_there_is_not_written_over(project):

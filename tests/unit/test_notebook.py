@@ -1,11 +1,13 @@
 """A notebook folder: what it does not have is the library's; and the command that is typed in it."""
 
 import shutil
+import sys
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+import doctor
 import new
 import warpbook
 from warpbook import command_line
@@ -14,6 +16,7 @@ from warpbook.common.errors import UserError
 from warpbook.common.files import LIBRARY, PROJECT
 from warpbook.config import settings
 from warpbook.kernels import sources, variants
+from warpbook.machine.cuda_devices import Device
 from warpbook.problems import networks, problem
 from warpbook.workflow import plan
 
@@ -105,6 +108,16 @@ def test_a_plan_has_the_notebook_s_kernels_and_those_that_they_need(notebook, mo
         assert set(made.variants) == compared
 
 
+def test_a_built_in_study_that_the_notebook_does_not_change_compares_the_built_in_kernels_too(notebook, monkeypatch):
+    gemm = {name for name in variants.discover() if name.startswith("gemm/")}
+    made = planned(monkeypatch, study="gemm")
+    assert {"gemm/mine", "gemm/cublas_fp32"} < gemm <= set(made.variants)
+    of_the_report = plan.from_config(made.config.model_dump(mode="json"))  # what renders it gets the configuration so
+    assert of_the_report.variants.keys() == made.variants.keys()
+    changed = planned(monkeypatch, study="gemm", studies={"gemm": {"title": "Mine"}})
+    assert "gemm/cublas_fp32" not in changed.variants
+
+
 def test_a_study_of_a_problem_without_own_kernels_compares_all_built_in_ones(notebook, monkeypatch):
     made = planned(monkeypatch, study="softmax")
     softmax = {name for name in variants.discover() if name.startswith("softmax/")}
@@ -133,18 +146,22 @@ def test_init_writes_a_notebook_whose_kernel_and_configuration_are_read_without_
     mine = variants.read(f"{of}/my_{of}".removeprefix("conv/"))
     assert (mine.own, mine.read_error) == (True, "")
     assert mine.header.builds_on == variants.full_name(mine.problem, mine.problem.facts.baseline)
-    values = yaml.safe_load((notebook / "config.yaml").read_text())
+    text = (notebook / "config.yaml").read_text()
+    assert len([line for line in text.splitlines() if line]) == 10
+    values = networks.with_library(yaml.safe_load(text))
     library = yaml.safe_load(settings.FILE.read_text())["studies"]
     ((study, described),) = values["studies"].items()
     assert described["cases"] == library[study]["cases"] and described["sizes"] == library[study]["sizes"]
     monkeypatch.setattr(plan.cuda_devices, "visible_devices", lambda: "none here")
-    assert mine.name in plan.from_config(networks.with_library(values)).variants_for(study, "gpu")
+    assert mine.name in plan.from_config(values).variants_for(study, "gpu")
 
 
 def test_init_writes_over_nothing(notebook):
     new.write_notebook(notebook, problem.find("gemm"))
     with pytest.raises(UserError, match=r"config\.yaml is there already"):
         new.write_notebook(notebook, problem.find("gemm"))
+    with pytest.raises(UserError, match=r"config\.yaml is a file"):
+        new.write_notebook(notebook / "config.yaml" / "below", problem.find("gemm"))
 
 
 def test_the_code_of_a_first_kernel_is_its_baseline_s(notebook):
@@ -164,6 +181,7 @@ def typed(tmp_path, monkeypatch):
 
     def run(*words):
         done = CliRunner().invoke(command_line.app, list(words))
+        run.output = done.output
         return called.pop() if called else done.exit_code
 
     return run
@@ -174,7 +192,7 @@ def test_a_target_is_snakemake_s_under_the_library_s_snakefile(typed):
         (["report"], ["report"]),
         (["check", "--study", "a", "--config", "gpu=none"], ["check", "--config", "gpu=none", "study=a"]),
         (["report", "--config", "a=1", "b=2", "-n"], ["report", "-n", "--config", "a=1", "b=2"]),
-        (["submission", "x", "--study", "sp25"], ["submission", "--config", "path=x", "study=sp25"]),
+        (["submission", ".", "--study", "sp25"], ["submission", "--config", "path=.", "study=sp25"]),
     ]:
         snakemake = ["-Pm", "snakemake", "--snakefile", str(LIBRARY / "Snakefile"), "--cores", "all"]
         assert typed(*words) == snakemake + command
@@ -184,16 +202,59 @@ def test_a_program_gets_what_was_typed(typed):
     for words, command in [
         (["init", "x"], ["new.py", "notebook", "x", "--problem", "gemm"]),
         (["new", "kernel", "a", "--problem", "gemm"], ["new.py", "kernel", "a", "--problem", "gemm"]),
-        (["compare", "a", "b", "--notes"], ["compare_runs.py", "--base", "a", "--head", "b", "--notes"]),
+        (["compare", "a", "b", "--notes"], ["compare_runs.py", "--base=a", "--head=b", "--notes"]),
         (["import", "--help"], ["import_profile.py", "--help"]),
         (["doctor"], ["doctor.py"]),
     ]:
         assert typed(*words) == [str(LIBRARY / "scripts" / command[0]), *command[1:]]
 
 
-def test_a_target_without_a_configuration_is_refused(typed, tmp_path):
+def test_a_command_of_a_notebook_is_refused_without_a_configuration(typed, tmp_path):
     (tmp_path / "config.yaml").unlink()
-    assert typed("report") == 2
+    for words in (["report"], ["new", "kernel", "mine"], ["new", "problem", "mine"]):
+        assert typed(*words) == 2
+
+
+def test_a_target_is_refused_where_the_compiler_is_not_installed(typed, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    assert typed("check") == 2 and "`warpbook doctor` names the command" in typed.output
+    assert typed("site")[:2] == ["-Pm", "snakemake"]
+
+
+def test_a_mistake_in_a_command_is_named(typed):
+    for words, reason in [
+        (["report", "--cores", "x"], "error: --cores x: write a number, or all\n"),
+        (["report", "--config", "gpu"], "error: --config gpu: write KEY=VALUE"),
+        (["submission", "nowhere", "--study", "sp25"], "dir 'nowhere' does not exist"),
+    ]:
+        assert typed(*words) == 2
+        assert reason in typed.output
+
+
+def test_a_doctor_names_a_command_that_works_in_this_environment(monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor.sys, "executable", str(tmp_path / "my env" / "bin" / "python"))
+    assert doctor.install_command() == f"uv pip install --python '{tmp_path}/my env/bin/python'"
+    pip = tmp_path / "my env" / "bin" / "pip"
+    pip.parent.mkdir(parents=True)
+    pip.touch(0o755)
+    assert doctor.install_command() == f"'{pip}' install"
+    monkeypatch.setenv("PATH", str(pip.parent))
+    assert doctor.install_command() == "pip install"
+
+
+def test_a_doctor_tells_a_driver_that_is_older_than_the_compiler():
+    for cuda, found in [("12.8", False), ("13.0", True), ("13.1", True)]:
+        one = doctor.driver(Device("GPU", "sm_90", "", cuda), "NVRTC 13.0")
+        assert bool(one.found) is found and f"for CUDA {cuda}" in one.found + one.remedy
+        assert found or "warpbook[cuda12]" in one.remedy
+
+
+def test_a_doctor_outside_a_notebook_says_how_one_is_made(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(doctor, "findings", list)
+    monkeypatch.setattr(doctor.sys, "argv", ["doctor.py"])
+    monkeypatch.setattr(doctor, "PROJECT", tmp_path)
+    assert doctor.main() == 0
+    assert "warpbook init mynotes && cd mynotes && warpbook report" in capsys.readouterr().out
 
 
 def test_every_name_of_the_package_is_there_and_documented():
@@ -201,6 +262,25 @@ def test_every_name_of_the_package_is_there_and_documented():
         assert getattr(warpbook, name).__doc__
     with pytest.raises(AttributeError, match="nothing"):
         _ = warpbook.nothing
+
+
+def test_wrong_arguments_are_errors_of_one_line_that_name_them():
+    naive = LIBRARY / "kernels" / "gemm" / "naive.cu"
+    for call, reason in [
+        (lambda: warpbook.check(naive.with_name("nothing.cu")), "does not exist"),
+        (lambda: warpbook.check(naive.parent), "is no kernel"),
+        (lambda: warpbook.check(naive, "gem"), "did you mean 'gemm'"),
+        (lambda: warpbook.check(naive, study="gemn"), "did you mean 'gemm'"),
+        (lambda: warpbook.check(naive, sizes=[64, 0]), "sizes: 0 is no whole number"),
+        (lambda: warpbook.check(naive, device="cpu"), "take emulator or gpu"),
+        (lambda: warpbook.check(LIBRARY / "kernels" / "conv" / "simd.py", device="gpu"), "take cpu"),
+        (lambda: warpbook.list_kernels("gem"), "did you mean 'gemm'"),
+        (lambda: warpbook.read("nothing"), "no archived run is called"),
+        (lambda: warpbook.time(int, int, max_time_s=0), "max_time_s: 0 is not above 0"),
+    ]:
+        with pytest.raises(UserError, match=reason) as raised:
+            call()
+        assert "\n" not in str(raised.value)
 
 
 def test_a_slower_baseline_makes_a_call_faster():

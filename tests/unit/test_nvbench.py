@@ -36,6 +36,14 @@ def compare(monkeypatch, capsys, base, head):
     return status, capsys.readouterr().out
 
 
+def test_the_tolerance_is_that_of_the_folder_s_configuration(tmp_path, monkeypatch, capsys):
+    base, head = written(tmp_path / "a.json", {"10": 100}), written(tmp_path / "b.json", {"10": 110})
+    monkeypatch.setattr(compare_runs, "PROJECT", tmp_path)
+    for text, status in [("", 3), ("tolerance: 0.2\n", 0)]:
+        (tmp_path / "config.yaml").write_text(text)
+        assert compare(monkeypatch, capsys, base, head)[0] == status
+
+
 def test_states_of_two_files_are_judged_by_their_samples_and_the_tolerance(tmp_path, monkeypatch, capsys):
     base = written(tmp_path / "a.json", {"10": 100, "20": 200, "30": 300, "40": 1}, skipped=["40"])
     head = written(tmp_path / "b.json", {"10": 100.5, "20": 150, "30": 300, "50": 1})

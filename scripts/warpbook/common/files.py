@@ -35,6 +35,8 @@ SUBMISSION_VARIABLE = "WARPBOOK_SUBMISSION"
 IN_CLONE = LIBRARY == PROJECT
 COMMAND = "snakemake --cores 1" if IN_CLONE else "warpbook"
 """How a command that people may type next begins: one of the clone's Snakemake, or of the installed Warpbook."""
+RUN = f".venv/bin/{COMMAND}" if IN_CLONE else COMMAND
+"""The same with the program's path, to be pasted."""
 
 _DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)
 

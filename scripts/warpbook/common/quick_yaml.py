@@ -1,8 +1,11 @@
 """YAML, which every command reads of every kernel, by PyYAML's parser in C."""
 
+from pathlib import Path
 from typing import Any
 
 import yaml
+
+from warpbook.common.errors import UserError, first_line
 
 DEEPEST = 100
 """So many collections may lie in each other: the parser calls itself for each, in C, where the stack's end is the process's."""
@@ -18,6 +21,16 @@ def load_yaml(text: str) -> Any:
         return yaml.load(text, Loader=_LOADER)
     except (yaml.MarkedYAMLError, yaml.reader.ReaderError):
         return yaml.safe_load(text)
+
+
+def load_configuration(path: Path) -> Any:
+    """What a file of the user's holds. Raises UserError with the line that is wrong."""
+    try:
+        return load_yaml(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        mark = getattr(error, "problem_mark", None)
+        reason = f"line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark else first_line(error)
+        raise UserError(f"{path} cannot be read: {reason}") from error
 
 
 def _refuse_deep_nesting(text: str) -> None:

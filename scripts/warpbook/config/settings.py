@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -21,7 +20,7 @@ from pydantic import (
 
 from warpbook.common.errors import UserError, nearest_name
 from warpbook.common.files import COMMAND, IN_CLONE, PROJECT, both_folders
-from warpbook.common.quick_yaml import load_yaml
+from warpbook.common.quick_yaml import load_configuration
 from warpbook.common.validation import explain, validate
 from warpbook.config.course_term import Term
 from warpbook.kernels import variants
@@ -458,12 +457,9 @@ def _timeline_mistake(config: Config, name: str, known_variants: list[str]) -> l
     ]
 
 
-def read(known_variants: list[str], path: Path = FILE) -> Config:
-    """The checked configuration of a file, with nothing set over it."""
-    try:
-        values = load_yaml(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from error
+def read(known_variants: list[str], path: Path = FILE, **changes: Any) -> Config:
+    """The checked configuration of a file, with these keys set over it."""
+    values = load_configuration(path)
     if not isinstance(values, dict):
         raise UserError(f"{path} is not YAML of the form `key: value`")
-    return load(networks.with_library(values), known_variants)
+    return load(networks.with_library(values | changes), known_variants)

@@ -4,13 +4,11 @@ from collections import Counter
 from pathlib import Path
 
 from warpbook.common import units
-from warpbook.common.files import COMMAND, IN_CLONE
+from warpbook.common.files import COMMAND, IN_CLONE, RUN
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import INCONCLUSIVE, Evidence
 from warpbook.report.views import cell_markup
 
-RUN = f".venv/bin/{COMMAND}" if IN_CLONE else COMMAND
-MEASURE = ".venv/bin/snakemake --cores all archive --config study=all" if IN_CLONE else f"{COMMAND} archive"
 NEW = ".venv/bin/python scripts/new.py" if IN_CLONE else f"{COMMAND} new"
 MOST_NAMED = 5
 MOST_CHARACTERS = 160
@@ -103,10 +101,19 @@ def _left_out(ev: Evidence) -> list[str]:
 
 def _remedy(ev: Evidence, device: str, status: str) -> str:
     if status not in ("stale", "not_measured", "refused"):
-        return f"after a correction: {RUN} check"
+        return f"after a correction: {_command('check', ev)}"
     if device == "cpu":
         return f"to measure: {RUN} report --config study={ev.name} cpu=live"
-    return f"to measure, on a machine with an NVIDIA GPU: {MEASURE}"
+    return f"to measure, on a machine with an NVIDIA GPU: {_measure(ev)}"
+
+
+def _command(target: str, ev: Evidence) -> str:
+    """A target of this study, which need not be the one that config.yaml chooses."""
+    return f"{RUN} {target} {'--config study=' if IN_CLONE else '--study '}{ev.name}"
+
+
+def _measure(ev: Evidence) -> str:
+    return ".venv/bin/snakemake --cores all archive --config study=all" if IN_CLONE else _command("archive", ev)
 
 
 def _short(reason: str) -> str:
@@ -120,17 +127,17 @@ def _next_command(ev: Evidence) -> str:
     broken = problems[~problems.status.isin(["unsupported", "stale", "not_measured", "refused"])]
     if len(broken):
         variant = ev.plan.variants[str(broken.variant.iloc[0])]
-        return f"{RUN} check  # after a correction of kernels/{variant.problem.name}/{variant.stem}"
+        return f"{_command('check', ev)}  # after a correction of kernels/{variant.problem.name}/{variant.stem}"
     again = f"{RUN} report --config study={ev.name}"
     lacking = set(problems.device[problems.status.isin(["stale", "not_measured"])])
     if "gpu" in lacking and ev.config.gpu == "none":
         return f"{again} gpu=auto  # adds GPU times"
     if "gpu" in lacking and ev.gpu_run is not ev.local:
-        return f"{MEASURE}  # on a machine with an NVIDIA GPU: measures what is left out"
+        return f"{_measure(ev)}  # on a machine with an NVIDIA GPU: measures what is left out"
     if ev.missing_reason("cpu"):
         return f"{again} cpu=live  # adds this machine's CPU times"
     if ev.gpu_run is ev.local and ev.local.path.is_dir():
-        return f"{RUN} archive  # keeps this run"
+        return f"{_command('archive', ev)}  # keeps this run"
     if ev.study.variants:
         cases = ev.config.case_set_name(ev.name)
         for name, study in ev.config.studies.items():

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from warpbook.common import units
+from warpbook.common.files import LIBRARY, PACKAGE
 
 SNAKEMAKE = "snakemake.logging"  # the logger that Snakemake speaks through
 EVERY_S = 30
@@ -184,6 +185,21 @@ def _interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
+def shorten_reason(record: Any) -> bool:
+    """Have a dry run name few files in each part of a reason, those of the project first: an update changes dozens."""
+    parts = (part.partition(": ") for part in str(getattr(record, "reason", "")).split("; "))
+    shown = [
+        f"{what}{colon}{units.join_some(sorted(files.split(', '), key=_is_built_in), MOST_NAMED)}"
+        for what, colon, files in parts
+    ]
+    record.reason = "; ".join(shown).replace(f"{PACKAGE}/", "warpbook/")
+    return True
+
+
+def _is_built_in(file: str) -> tuple[bool, str]:
+    return file.startswith((f"{LIBRARY}/", f"{PACKAGE}/")), file
+
+
 def install(wanted: Callable[[], Iterable[str]] = list) -> None:
     """Have Snakemake say less on the console, unless it was asked for more or for another logger. wanted: the files
     that its command is about; where none is to be made, they are named."""
@@ -192,7 +208,10 @@ def install(wanted: Callable[[], Iterable[str]] = list) -> None:
         asked: Any = default.filters[0] if default.filters else None
         if default.name != "DefaultStreamHandler" or not isinstance(default, logging.StreamHandler):
             continue
-        if any(getattr(asked, more, False) for more in ("verbose", "printshellcmds", "debug_dag", "dryrun")):
+        if any(getattr(asked, more, False) for more in ("verbose", "printshellcmds", "debug_dag")):
+            continue
+        if getattr(asked, "dryrun", False):
+            default.addFilter(shorten_reason)
             continue
         console = Console(default.stream, default.formatter, wanted)
         console.filters = default.filters  # `--quiet` holds

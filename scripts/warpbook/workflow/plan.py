@@ -13,7 +13,7 @@ from warpbook.kernels.variants import Variant, full_name
 from warpbook.kernels.whole_networks import Implementation
 from warpbook.machine import available_profilers, cuda_devices
 from warpbook.machine.cuda_devices import Device
-from warpbook.problems import image_files, weights
+from warpbook.problems import image_files, networks, weights
 from warpbook.runs import catalog
 from warpbook.runs.catalog import Run
 from warpbook.workflow.streams import Stream
@@ -366,20 +366,22 @@ def from_config(values: Mapping[str, Any]) -> Plan:
                     f"config.yaml:\n  {place}: {study.sizes[-1]} is outside 1 to {len(images)}, the images of "
                     f"{study.network}"
                 )
-    return _with_wanted_variants(build(config, known))
+    return _with_wanted_variants(build(config, known), list(known))
 
 
-def _with_wanted_variants(every: Plan) -> Plan:
+def _with_wanted_variants(every: Plan, known: list[str]) -> Plan:
     """A plan with the project's variants and, of the library's, those that its studies name and what all these build
-    on. A study that names none is about the project's variants of its problem; about the library's where it has none,
-    unless it is of a submission."""
+    on. A study that names none is about the project's variants of its problem; about the library's too where the
+    project has none or leaves a study of the library's as it is, unless it is of a submission."""
     if LIBRARY == PROJECT:
         return every
+    library = load(networks.library_configuration(), known).studies
     wanted = {name for name, one in every.variants.items() if one.own}
     for name, study in every.config.chosen_studies.items():
         built_in = set() if study.course else set(every.problem_variants(every.config.case_set_name(name)))
         timeline = [study.timeline.variant] if study.timeline else []
-        wanted.update(study.variants or (set() if built_in & wanted else built_in), study.programs or (), timeline)
+        alone = built_in & wanted and study != library.get(name)
+        wanted.update(study.variants or (set() if alone else built_in), study.programs or (), timeline)
         wanted.update(study.show_profile_of, filter(None, [study.first_kernel]))
     wanted.update(every.config.stream.variants.values())
     return replace(every, variants={name: every.variants[name] for name in every.with_baselines(wanted)})

@@ -16,6 +16,7 @@ from warpbook.report.figures.style import MUTED, note
 from warpbook.report.figures.svg_drawing import svg
 
 FREE = 1.5  # so many times farther right than the foot's words a point's number does not meet them
+FEW_LINES = 4  # so many lines are told apart in a low chart
 LABEL = 0.27  # the width of the words above the slope, as a share of a panel's
 Point = tuple[float, float]
 Box = tuple[float, float, float]  # left, right and middle height, in points
@@ -90,7 +91,8 @@ def precision_roofs(headers: Iterable[Header], peaks: dict[str, Any]) -> dict[st
 def rates_by_size(ev: Evidence, device: str, drawn: Collection[Variant]) -> str:
     """TFLOP/s of variants on a device, or GB/s of a problem without operations, against size: a panel for each case,
     logarithmic both ways."""
-    figure, panels = style.case_panels(ev, 2.7 if len(ev.layers) <= style.MOST_BESIDE else 1.3)
+    tall = 2.7 if len(drawn) > FEW_LINES else 2.0
+    figure, panels = style.case_panels(ev, tall if len(ev.layers) <= style.MOST_BESIDE else 1.3)
     handles: dict[str, Artist] = {}
     for axes, case in zip(panels, ev.layers, strict=True):
         work = {size: case.at(size).flops / 1e9 or case.at(size).bytes / 1e6 for size in ev.sizes}

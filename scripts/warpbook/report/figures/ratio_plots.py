@@ -109,8 +109,8 @@ def _count_label(value: float) -> str:
 
 def _errors_by_terms(ev: Evidence, errors: dict[str, pd.Series], limits: dict[str, pd.Series], words: str) -> str:
     """A line for each variant's errors by the terms of a sum, and a dashed one for each limit."""
-    figure = Figure(figsize=(style.WIDTH_IN, 2.6))
-    axes = figure.add_axes((0.1, 0.13, 0.72, 0.84))
+    figure = Figure(figsize=(style.WIDTH_IN, 2.4))
+    axes = figure.add_axes((0.1, 0.16, 0.72, 0.81))
     ends = []
     for name, drawn in errors.items():
         variant = ev.plan.variants[name]
@@ -125,7 +125,9 @@ def _errors_by_terms(ev: Evidence, errors: dict[str, pd.Series], limits: dict[st
     axes.set_yscale("log")
     for label, limit in limits.items():
         axes.plot(limit.index, limit, **style.LIMIT)
-        style.note(axes, label, (limit.index[-1], limit.iloc[-1]), (0, 7), ha="right", fontsize=7)
+        style.note(
+            axes, label, (limit.index[-1], limit.iloc[-1]), (0, 7), ha="right", fontsize=7, bbox=style.OVER_LINES
+        )
     style.log_axis(axes.xaxis, lambda value, _: _count_label(value))
     style.log_axis(axes.yaxis, lambda value, _: units.scientific(value).replace("1.0e", "1e"))
     style.value_axis(axes, "both")

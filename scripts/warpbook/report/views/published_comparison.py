@@ -155,7 +155,8 @@ def _table(ev: Evidence) -> HtmlTable:
         cells.append(_row(row, names.get(row.variant, row.variant), ours))
     return HtmlTable(
         "published-table",
-        f"As published{' on the course machines' * ev.is_network}, and measured now on {' or '.join(devices) or 'none'}."
+        f"As published{' on the course machines' * ev.is_network}, and "
+        f"{'measured now on ' + ' or '.join(devices) if devices else 'not measured here'}."
         f"{ON_DEVICE * any(row.quantity == 'kernel_ms' for row in rows)}",
         (
             *words("Figure", "Variant"),

@@ -1,6 +1,9 @@
 """Faults that a right result may hide: memory without a value that comparisons pass over, shapes that no ragged case has,
 and blocks that wait for each other."""
 
+import subprocess
+import sys
+
 import pytest
 
 from emulated import checked, reasons
@@ -10,6 +13,7 @@ from warpbook.harness.emulator import emulation
 from warpbook.harness.isolated import IsolatedBench
 from warpbook.kernels import variants
 from warpbook.problems import case_sets
+from warpbook.runs import tables
 
 KERNEL = """\
 /*
@@ -129,3 +133,16 @@ def test_what_a_newer_gpu_would_run_is_judged_too(condition, wrong, tmp_path):
     found = reasons(checked(folder, "own", "softmax"))
     assert bool(found) == wrong
     assert all(reason.startswith("on sm_100: softmax/own") for reason in found)
+
+
+def test_the_fault_on_a_newer_gpu_is_a_row_of_the_table(tmp_path):
+    folder = tmp_path / "softmax"
+    folder.mkdir()
+    (folder / "problem.py").write_text((PROJECT / "kernels" / "softmax" / "problem.py").read_text())
+    code = (PROJECT / "kernels" / "softmax" / "naive.cu").read_text()
+    (folder / "own.cu").write_text(code.replace("/ sum;", "/ sum\n#if __CUDA_ARCH__ >= 1000\n* 2\n#endif\n;"))
+    out = tmp_path / "checked.csv"
+    command = [sys.executable, PROJECT / "scripts" / "check_variant.py", "--device", "emulator", "--cases", "softmax"]
+    command += ["--variant", "softmax/own", "--kernels", folder, "--sizes", "256", "--timeout", "100", "--out", out]
+    subprocess.run(command, check=True, capture_output=True)
+    assert any(row["reason"].startswith("on sm_100: ") for row in tables.CORRECTNESS.rows(out))

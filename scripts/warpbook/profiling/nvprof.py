@@ -32,7 +32,7 @@ _CELLS = {
 }
 _FULL = (("share", "%"), ("total", ""), ("calls", ""), ("avg", ""), ("min", ""), ("max", ""), ("name", ""))
 _NAME_LINES = 12
-_TIME = rf"[\d.,]+ ?(?:{profile_schema.TIME_UNIT})(?!\w)"
+_TIME = rf"(?<![\d.,])[\d.,]{{1,30}} ?(?:{profile_schema.TIME_UNIT})(?!\w)"
 _ROW_INSIDE = re.compile(rf"\d%\s+{_TIME}\s+\d+\s+{_TIME}")
 _PART_OF_A_ROW = re.compile(rf"\d%?\s+{_TIME}\s+\d+\s+\S|(?:\d%|{_TIME})\s+\d+\s+{_TIME}|{_TIME}\s+[\d.,]+%")
 _REST_OF_A_NAME = re.compile(r"[\w:]+(?:[<(].*)?|[<(:,>*&)].*")

@@ -36,6 +36,7 @@ Changes = Annotated[
 ]
 
 NO_CHANGES: list[str] = []
+OTHER_OPTIONS = "Other options are Snakemake's: -n lists the jobs, each with its reason."
 
 TARGETS = {
     "report": "Make the report.\n\nIt writes reports/out/<study>.pdf, a supplement and an HTML page.",
@@ -167,7 +168,7 @@ def _add_target(name: str, effect: str) -> None:
     def run(context: typer.Context, study: StudyName = "", cores: Cores = "all", config: Changes = NO_CHANGES) -> None:
         _target(name, context, cores, config, study=study)
 
-    app.command(name, help=effect, context_settings=PASSED_ON)(run)
+    app.command(name, help=effect, epilog=OTHER_OPTIONS, context_settings=PASSED_ON)(run)
 
 
 for _name, _effect in TARGETS.items():

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import yaml
 
 import onnx_networks
 from onnx_networks import drawn, save
@@ -103,7 +104,7 @@ def test_a_process_that_cannot_read_the_file_knows_the_network(tmp_path, monkeyp
 
 
 def test_a_study_of_a_network_from_a_file_is_checked_as_any(tmp_path):
-    values = settings.yaml.safe_load(settings.FILE.read_text())
+    values = yaml.safe_load(settings.FILE.read_text())
     values["networks"]["mine"] = {"onnx": str(onnx_networks.lenet(tmp_path / "lenet.onnx"))}
     values["studies"]["mine"] = {"title": "Mine", "network": "mine", "sizes": [10], "sections": ["analysis"]}
     config = settings.load(values, list(variants.discover()))

@@ -90,7 +90,7 @@ class Timed:
         self.bench.change()
         return {("hot", "op"): lambda: 1.0}
 
-    def verify(self, claimed_ms):
+    def verify(self, claimed_ms, doubted=False):
         pass
 
 

@@ -145,5 +145,6 @@ def test_a_machine_without_fonts_prints_no_warning_for_pages_that_bring_their_ow
     bare = tmp_path / "fonts.conf"
     bare.write_text("<fontconfig></fontconfig>")
     command = [sys.executable, "-c", "from warpbook.report import pdf; pdf.weasyprint()"]
-    done = subprocess.run(command, env={**os.environ, "FONTCONFIG_FILE": str(bare)}, capture_output=True, check=True)
+    environment = {**os.environ, "FONTCONFIG_FILE": str(bare), "PYTHONPATH": str(PROJECT / "scripts")}
+    done = subprocess.run(command, env=environment, capture_output=True, check=True)
     assert done.stderr == b""

@@ -320,5 +320,6 @@ exit_status(main)
 def test_processes_without_shared_memory_say_what_to_mount():
     program = "from warpbook.common.supervision import process_pool\nprocess_pool(1)"
     command = ["bwrap", "--dev-bind", "/", "/", "--ro-bind", "/usr", "/dev/shm", sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True)
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert "MachineFault: processes get no semaphores, Read-only file system: mount /dev/shm" in done.stderr

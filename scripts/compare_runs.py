@@ -14,8 +14,7 @@ from pathlib import Path
 
 from warpbook.common import units, version
 from warpbook.common.errors import UserError, exit_status
-from warpbook.common.files import PROJECT, atomic_write
-from warpbook.common.quick_yaml import load_configuration
+from warpbook.common.files import atomic_write
 from warpbook.problems import networks
 from warpbook.profiling import nvbench
 from warpbook.report import comparison, pdf, rendering
@@ -46,13 +45,6 @@ def _tolerance(text: str) -> float:
     return value
 
 
-def _configured_tolerance() -> str:
-    """That of config.yaml, where the folder has one."""
-    path = PROJECT / "config.yaml"
-    values = networks.with_library(load_configuration(path)) if path.exists() else {}
-    return str((values or {}).get("tolerance", 0.02))
-
-
 def compare_nvbench(base: Path, head: Path, tolerance: float) -> int:
     """Print a line for each state of both files; the exit status."""
     compared = nvbench.compare(base, head, tolerance)
@@ -71,7 +63,8 @@ def main() -> int:
     parser.add_argument("--version", action="version", version=f"Warpbook {version.VERSION}")
     parser.add_argument("--base", required=True, help="the run to compare with: an id of reports/runs, or a path")
     parser.add_argument("--head", required=True, help="the run to judge")
-    parser.add_argument("--tolerance", type=_tolerance, default=_configured_tolerance(), help=TOLERANCE)
+    configured = str(networks.project_configuration().get("tolerance", 0.02))
+    parser.add_argument("--tolerance", type=_tolerance, default=configured, help=TOLERANCE)
     parser.add_argument("--markdown", type=Path, default=FOLDER / "compare.md")
     parser.add_argument("--notes", action="store_true", help="print only the worst changes, as a few lines of Markdown")
     parser.add_argument("--pdf", type=Path, default=FOLDER / "compare.pdf")

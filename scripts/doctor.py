@@ -84,8 +84,8 @@ def findings() -> Iterator[Finding]:
 def driver(gpu: Device, compiler: str) -> Finding:
     """The driver's version, where it loads what this compiler makes."""
     words = f"{clocks.Clock(gpu).facts()['driver'] or 'version unknown'}, for CUDA {gpu.driver_cuda}"
-    version = re.search(r"\d+", compiler)
-    if version and int(version[0]) > int(gpu.driver_cuda.partition(".")[0]):
+    made_by = re.search(r"\d+", compiler)
+    if made_by and int(made_by[0]) > int(gpu.driver_cuda.partition(".")[0]):
         return Finding("Driver", "", f"{words}, older than {compiler}: update it, or pip install 'warpbook[cuda12]'")
     return Finding("Driver", words)
 

@@ -19,7 +19,7 @@ import yaml
 
 from warpbook.common import version
 from warpbook.common.errors import UserError, exit_status
-from warpbook.common.files import IN_CLONE, LIBRARY, PROJECT, RUN, atomic_write, from_project
+from warpbook.common.files import LIBRARY, OF_STUDY, PROJECT, RUN, atomic_write, from_project
 from warpbook.common.quick_yaml import load_configuration
 from warpbook.kernels import headers, sources, variants
 from warpbook.problems import networks, problem
@@ -260,8 +260,7 @@ def main() -> None:
     )
     for path in made:
         print(from_project(path))
-    option = f" {'--config study=' if IN_CLONE else '--study '}{study}" if study else ""
-    print(f"then: {RUN} report{option}")
+    print(f"then: {RUN} report{f' {OF_STUDY}{study}' if study else ''}")
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ from warpbook.common.errors import exit_status
 from warpbook.kernels import variants
 from warpbook.runs import tables
 
-MOST_NAMED = 5
-
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -56,7 +54,7 @@ def main() -> int:
                 others = f" (and {more} more reasons)" if more else ""
                 print(f"not run {place} {count} test{'s' * (count > 1)}: {left_out.reason.iloc[0]}{others}")
     if unchecked := [name for name in built if name not in {*correctness.variant}]:
-        names = units.join_some(unchecked, MOST_NAMED)
+        names = units.join_some(unchecked)
         print(
             f"not checked: {names}: no chosen study names {'it' if len(unchecked) == 1 else 'them'} under `variants:`"
         )

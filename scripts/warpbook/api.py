@@ -17,8 +17,7 @@ import pandas as pd
 
 from warpbook.common import statistics
 from warpbook.common.errors import UserError, nearest_name
-from warpbook.common.files import LIBRARY, PROJECT, PROJECT_VARIABLE, scratch_folder
-from warpbook.common.quick_yaml import load_configuration
+from warpbook.common.files import LIBRARY, PROJECT_VARIABLE, scratch_folder
 from warpbook.common.statistics import Estimate
 from warpbook.kernels import variants
 from warpbook.problems import networks
@@ -48,9 +47,8 @@ def check(
     if wrong := [size for size in sizes if not isinstance(size, Integral) or size < 1]:
         raise UserError(f"sizes: {wrong[0]!r} is no whole number from 1 on")
     of = problems.find(problem or path.resolve().parent.name)
-    file = PROJECT / "config.yaml"
-    values = networks.with_library(load_configuration(file)) if file.exists() else {}
-    studies, library = (values or {}).get("studies") or {}, networks.library_configuration()["studies"]
+    studies = networks.project_configuration().get("studies") or {}
+    library = networks.library_configuration()["studies"]
     usual = [name for name, one in library.items() if one.get("problem") == of.name and one.get("cases")]
     own = [name for name, one in studies.items() if one.get("problem") == of.name]
     study = study or next(iter([*own, *usual]), "")

@@ -54,6 +54,7 @@ def test_last_lines_name_what_is_stale_and_where_to_measure_it_again(evidence_of
     assert stale.endswith(".venv/bin/snakemake --cores all archive --config study=all")
     monkeypatch.setattr(console_summary, "IN_CLONE", False)
     monkeypatch.setattr(console_summary, "RUN", "warpbook")
+    monkeypatch.setattr(console_summary, "OF_STUDY", "--study ")
     said = console_summary.summary_lines(evidence, PDF, HTML)  # of a notebook, whose chosen study may be another
     assert [line for line in said if line.endswith("NVIDIA GPU: warpbook archive --study fa18")]
 

@@ -7,6 +7,7 @@ import pytest
 
 import compare_runs
 from warpbook.common.errors import UserError
+from warpbook.problems import networks
 from warpbook.profiling import nvbench
 
 
@@ -38,7 +39,7 @@ def compare(monkeypatch, capsys, base, head):
 
 def test_the_tolerance_is_that_of_the_folder_s_configuration(tmp_path, monkeypatch, capsys):
     base, head = written(tmp_path / "a.json", {"10": 100}), written(tmp_path / "b.json", {"10": 110})
-    monkeypatch.setattr(compare_runs, "PROJECT", tmp_path)
+    monkeypatch.setattr(networks, "PROJECT", tmp_path)
     for text, status in [("", 3), ("tolerance: 0.2\n", 0)]:
         (tmp_path / "config.yaml").write_text(text)
         assert compare(monkeypatch, capsys, base, head)[0] == status

@@ -37,6 +37,8 @@ COMMAND = "snakemake --cores 1" if IN_CLONE else "warpbook"
 """How a command that people may type next begins: one of the clone's Snakemake, or of the installed Warpbook."""
 RUN = f".venv/bin/{COMMAND}" if IN_CLONE else COMMAND
 """The same with the program's path, to be pasted."""
+OF_STUDY = "--config study=" if IN_CLONE else "--study "
+"""What stands in such a command before a study's name."""
 
 _DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)
 

@@ -36,19 +36,19 @@ class Estimate:
         return Estimate(self.value, self.low / (1 + drift), self.high * (1 + drift), self.n)
 
 
-def _ranks(n: int) -> tuple[int, int]:
-    """0-based ranks of the two order statistics that cover the median with at least 95 % probability, n >= 6. The
-    number of samples below the median is binomial (n, 1/2): the distribution-free interval, David and Nagaraja, Order
-    Statistics, section 7.1. Beyond a thousand samples, where 0.5**n underflows, its normal limit, widened by one."""
+def _rank(n: int) -> int:
+    """0-based rank of the lower of the two order statistics, as far from both ends, that cover the median with at least 95 %
+    probability, n >= 6. The number of samples below the median is binomial (n, 1/2): the distribution-free interval, David and
+    Nagaraja, Order Statistics, section 7.1. Beyond a thousand samples, where 0.5**n underflows, its normal limit, widened by
+    one."""
     if n > 1000:
-        rank = math.floor(n / 2 - 1.96 * math.sqrt(n) / 2) - 1
-        return rank, n - 1 - rank
+        return math.floor(n / 2 - 1.96 * math.sqrt(n) / 2) - 1
     rank, probability = 0, 0.5**n
     tail = probability
     while True:
         probability *= (n - rank) / (rank + 1)
         if tail + probability > 0.025:
-            return rank, n - 1 - rank
+            return rank
         rank += 1
         tail += probability
 
@@ -69,8 +69,8 @@ def median(samples: np.ndarray, correlation_time: float = 1.0) -> Estimate:
         half = _T_975[n - 1] * logs.std(ddof=1) / math.sqrt(n)
         low, high = math.exp(logs.mean() - half), math.exp(logs.mean() + half)
         return Estimate(centre, min(low, centre), max(high, centre), n)
-    first, _ = _ranks(n)
-    first = max(0, math.floor((n - 1) / 2 - ((n - 1) / 2 - first) * math.sqrt(correlation_time)))
+    middle = (n - 1) / 2
+    first = max(0, math.floor(middle - (middle - _rank(n)) * math.sqrt(correlation_time)))
     return Estimate(centre, float(values[first]), float(values[n - 1 - first]), n)
 
 

@@ -156,7 +156,7 @@ def number_word(number: int) -> str:
     return words[number] if number < len(words) else count(number)
 
 
-def join_some(names: Sequence[str], most: int) -> str:
+def join_some(names: Sequence[str], most: int = 5) -> str:
     """Names in a line, those beyond so many counted: a, b and 4 more."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

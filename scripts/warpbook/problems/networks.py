@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from warpbook.common.errors import UserError, nearest_name
 from warpbook.common.files import LIBRARY, PROJECT, find_file
-from warpbook.common.quick_yaml import load_yaml
+from warpbook.common.quick_yaml import load_configuration, load_yaml
 from warpbook.common.validation import explain, validate
 from warpbook.problems import onnx_models
 from warpbook.problems.layers import Activation, ConvLayer, DenseLayer, Layer, Maps, PoolLayer, Step
@@ -506,6 +506,13 @@ def configuration() -> tuple[str, Callable[[str], Any]]:
         return path.read_text(encoding="utf-8"), _parse_project
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error}") from error
+
+
+def project_configuration() -> dict[str, Any]:
+    """What the project's config.yaml holds with the library's; nothing where there is none. Raises UserError with the line
+    that is wrong."""
+    path = PROJECT / "config.yaml"
+    return with_library(load_configuration(path)) or {} if path.exists() else {}
 
 
 def _parse_project(text: str) -> Any:

@@ -37,7 +37,6 @@ _ROW_INSIDE = re.compile(rf"\d%\s+{_TIME}\s+\d+\s+{_TIME}")
 _PART_OF_A_ROW = re.compile(rf"\d%?\s+{_TIME}\s+\d+\s+\S|(?:\d%|{_TIME})\s+\d+\s+{_TIME}|{_TIME}\s+[\d.,]+%")
 _REST_OF_A_NAME = re.compile(r"[\w:]+(?:[<(].*)?|[<(:,>*&)].*")
 _BROKEN_HEADER = re.compile(r"\s*(?:Type\s+)?Time ?\(%\)\s+Time\s")
-_TYPES = {"void", "bool", "char", "short", "int", "long", "float", "double", "unsigned", "signed", "const", "volatile"}
 _PROCESS = re.compile(r"\s*==(\d+)== ")
 _MIXED = re.compile(r"twice under one header|a second header before")
 _TWO_AT_ONCE = "a second header before any row of the first"
@@ -90,7 +89,7 @@ def _join_name(name: str, rest: str) -> str:
         return left + right
     in_words = f"{left[-1]}{right[0]}".replace("_", "a").isalnum() and left == name
     first, last = re.split(r"\W", right)[0], re.split(r"\W", left)[-1]
-    if in_words and left != "void" and not (last in _TYPES and first in _TYPES):
+    if in_words and left != "void" and not {first, last} <= profile_schema.TYPES:
         raise ValueError(f"the line is broken inside of a name, after {left[-20:]!r}: join it with the next")
     return f"{left} {right}"
 

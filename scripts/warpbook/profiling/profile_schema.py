@@ -36,9 +36,10 @@ _NEVER = re.compile(
     r"[\\;\u2010-\u2015]|(?<!:)(?<!\[abi):(?!:)|\s\|(?!\|)|\d{4}-\d\d-\d\d|,\s*> \w|.\[CUDA |</|(?<!operator\()\)<|^\[[\w -]+\](?! \[\d+\]$).|\) +\(\d[\d, ]*\)"
 )  # of no name a part
 _TWO_WORDS = re.compile(r"\b([A-Za-z]\w*)\s+(?=([A-Za-z]\w*))")
-_BEFORE_A_WORD = {
-    "void", "bool", "char", "short", "int", "long", "float", "double", "unsigned", "signed", "const", "volatile", "struct",
-    "class", "enum", "union", "auto", "operator", "lambda", "instance", "unnamed", "anonymous", "type",
+TYPES = {"void", "bool", "char", "short", "int", "long", "float", "double", "unsigned", "signed", "const", "volatile"}
+"""Words that a type is made of."""
+_BEFORE_A_WORD = TYPES | {
+    "struct", "class", "enum", "union", "auto", "operator", "lambda", "instance", "unnamed", "anonymous", "type",
 }  # fmt: skip
 _BEHIND_A_WORD = {"const", "volatile"}
 _NO_KERNEL = re.compile(r"\[(?!CUDA (?:Unified Memory )?mem(?:cpy|set)\b|Unified Memory )")  # nor a copy or memset

@@ -4,13 +4,12 @@ from collections import Counter
 from pathlib import Path
 
 from warpbook.common import units
-from warpbook.common.files import COMMAND, IN_CLONE, RUN
+from warpbook.common.files import COMMAND, IN_CLONE, OF_STUDY, RUN
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import INCONCLUSIVE, Evidence
 from warpbook.report.views import cell_markup
 
 NEW = ".venv/bin/python scripts/new.py" if IN_CLONE else f"{COMMAND} new"
-MOST_NAMED = 5
 MOST_CHARACTERS = 160
 
 
@@ -66,10 +65,10 @@ def _correctness_line(ev: Evidence) -> str:
     measured = ev.ranking.measured_variants(device)
     tallies = {one.stem: found for one in measured if (found := ev.checks.for_variant(one.name))} | emulated
     wrong = [name for name, tally in tallies.items() if tally.passed < tally.tests]
-    left = f"not checked: {units.join_some([*unchecked], MOST_NAMED)}: {next(iter(unchecked.values()), '')}"
+    left = f"not checked: {units.join_some([*unchecked])}: {next(iter(unchecked.values()), '')}"
     if not tallies:
         return left if unchecked else ""
-    verdict = f"no: {units.join_some(wrong, MOST_NAMED)} failed a test" if wrong else "yes"
+    verdict = f"no: {units.join_some(wrong)} failed a test" if wrong else "yes"
     alone = f" ({len(emulated)} of them on the CPU, emulated, and without a time)" if emulated else ""
     passed = len(tallies) - len(wrong)
     told = f"correct: {verdict}; {passed} of {len(tallies)} variants{alone} pass every test against float64"
@@ -94,7 +93,7 @@ def _left_out(ev: Evidence) -> list[str]:
     for (device, status, reason), names in alike.items():
         if status == "unsupported":
             continue
-        named = units.join_some(list(dict.fromkeys(names)), MOST_NAMED)
+        named = units.join_some(list(dict.fromkeys(names)))
         lines.append(f"left out: {named} ({status.replace('_', ' ')}: {reason}); {_remedy(ev, device, status)}")
     return lines
 
@@ -109,7 +108,7 @@ def _remedy(ev: Evidence, device: str, status: str) -> str:
 
 def _command(target: str, ev: Evidence) -> str:
     """A target of this study, which need not be the one that config.yaml chooses."""
-    return f"{RUN} {target} {'--config study=' if IN_CLONE else '--study '}{ev.name}"
+    return f"{RUN} {target} {OF_STUDY}{ev.name}"
 
 
 def _measure(ev: Evidence) -> str:

@@ -17,7 +17,6 @@ EVERY_S = 30
 """Where no terminal is, a line is written for the first job of a rule, and for another after so many seconds."""
 BAR = 24
 LAST_LINES = 5
-MOST_NAMED = 5
 CHATTER = (
     "Assuming unrestricted shared filesystem",
     "Building DAG of jobs",
@@ -176,7 +175,7 @@ def summary_line(wanted: Iterable[str]) -> list[str]:
         else:
             others.append(str(file))
     lines = [line for words in said.values() for line in words]
-    return [*lines, *([f"here: {units.join_some(others, MOST_NAMED)}"] if others else [])]
+    return [*lines, *([f"here: {units.join_some(others)}"] if others else [])]
 
 
 def _interrupt(*_: Any) -> None:
@@ -189,8 +188,7 @@ def shorten_reason(record: Any) -> bool:
     """Have a dry run name few files in each part of a reason, those of the project first: an update changes dozens."""
     parts = (part.partition(": ") for part in str(getattr(record, "reason", "")).split("; "))
     shown = [
-        f"{what}{colon}{units.join_some(sorted(files.split(', '), key=_is_built_in), MOST_NAMED)}"
-        for what, colon, files in parts
+        f"{what}{colon}{units.join_some(sorted(files.split(', '), key=_is_built_in))}" for what, colon, files in parts
     ]
     record.reason = "; ".join(shown).replace(f"{PACKAGE}/", "warpbook/")
     return True

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 from warpbook.common.errors import UserError, nearest_name
@@ -375,12 +375,12 @@ def _with_wanted_variants(every: Plan, known: list[str]) -> Plan:
     project has none or leaves a study of the library's as it is, unless it is of a submission."""
     if LIBRARY == PROJECT:
         return every
-    library = load(networks.library_configuration(), known).studies
+    library = cache(lambda: load(networks.library_configuration(), known).studies)
     wanted = {name for name, one in every.variants.items() if one.own}
     for name, study in every.config.chosen_studies.items():
         built_in = set() if study.course else set(every.problem_variants(every.config.case_set_name(name)))
         timeline = [study.timeline.variant] if study.timeline else []
-        alone = built_in & wanted and study != library.get(name)
+        alone = not study.variants and built_in & wanted and study != library().get(name)
         wanted.update(study.variants or (set() if alone else built_in), study.programs or (), timeline)
         wanted.update(study.show_profile_of, filter(None, [study.first_kernel]))
     wanted.update(every.config.stream.variants.values())

@@ -16,7 +16,7 @@ from warpbook.report.figures.style import MUTED, note
 from warpbook.report.figures.svg_drawing import svg
 
 FREE = 1.5  # so many times farther right than the foot's words a point's number does not meet them
-FEW_LINES = 4  # so many lines are told apart in a low chart
+FEW_LINES = 4  # a low chart is high enough for so many lines
 LABEL = 0.27  # the width of the words above the slope, as a share of a panel's
 Point = tuple[float, float]
 Box = tuple[float, float, float]  # left, right and middle height, in points

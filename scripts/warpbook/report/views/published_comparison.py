@@ -26,26 +26,26 @@ ON_DEVICE = " Kernel time of ours is the whole call's on the GPU (gpu): its kern
 def published_comparison_view(ev: Evidence) -> View:
     """What was published, each figure beside ours of the variant that comes nearest. sources: whose they are, where
     those may be named."""
-    table, gains = _table(ev), _gains(ev)
+    table = _table(ev)
     return View(
         from_course=ev.name == "sp19",
         sources=() if ev.is_network else tuple(dict.fromkeys(ev.published["where"])),
         machines=tuple(dict.fromkeys(ev.published.device)),
         figures=len(table.rows),
-        gains=gains,
-        table=table if _is_in_report(ev, table, gains) else None,
+        gains=_gains(ev),
+        table=table if _is_in_report(ev, table) else None,
     )
 
 
 def full_published_table(ev: Evidence) -> HtmlTable | None:
     """The table of all figures, for the supplement; None where the report has it or there are none."""
     table = _table(ev)
-    return None if _is_in_report(ev, table, _gains(ev)) else table
+    return None if _is_in_report(ev, table) else table
 
 
-def _is_in_report(ev: Evidence, table: HtmlTable, gains: HtmlTable | None) -> bool:
+def _is_in_report(ev: Evidence, table: HtmlTable) -> bool:
     """A ladder's gains say all that its times do."""
-    return table.short and (ev.is_network or gains is None)
+    return table.short and (ev.is_network or _gains(ev) is None)
 
 
 def _gains(ev: Evidence) -> HtmlTable | None:

@@ -226,6 +226,22 @@ DEVICE = {
             asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
             NEED(mine[0] == i && mine[127] == i + 127);
         }""",
+    "bulk loads that an mbarrier counts": """
+        __shared__ __align__(16) float held[64]; __shared__ __align__(8) unsigned long long all;
+        const unsigned place = (unsigned)__cvta_generic_to_shared(&all);
+        if (!t) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1; fence.mbarrier_init.release.cluster;" :: "r"(place));
+        __syncthreads();
+        for (int j = 0; j < 3; ++j) {
+            if (t == 0) {
+                asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], 256;" :: "r"(place) : "memory");
+                asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                    :: "r"((unsigned)__cvta_generic_to_shared(held)), "l"(x + j * 4), "n"(256), "r"(place) : "memory");
+            }
+            asm volatile("{ .reg .pred over;\\nWAIT_%=:\\nmbarrier.try_wait.parity.acquire.cta.shared::cta.b64 over, [%0], %1;\\n"
+                "@!over bra WAIT_%=; }" :: "r"(place), "r"(j % 2) : "memory");
+            NEED(held[t / 2] == x[j * 4 + t / 2]);
+            __syncthreads();
+        }""",
     "what nvcc defines": """
         #ifndef __CUDACC__
         s = NAN;
@@ -250,6 +266,7 @@ def test_device_code_gets_what_a_gpu_gives(verdict):
 
 
 COPIES = "copies that a thread waits for"
+BULK_LOADS = "bulk loads that an mbarrier counts"
 
 
 def test_a_copy_that_is_not_waited_for_not_fenced_or_not_aligned_is_found(verdict):
@@ -263,6 +280,9 @@ def test_a_copy_that_is_not_waited_for_not_fenced_or_not_aligned_is_found(verdic
             "executed fence.proxy.async",
         ),
         ("bulk stores", '"n"(512)', '"n"(500)', "no multiples of 16"),
+        (BULK_LOADS, 'asm volatile("{ .reg', 'if (t == 99) asm volatile("{ .reg', "NaN"),
+        (BULK_LOADS, '"n"(256)', '"n"(240)', "at an mbarrier where others do not arrive"),
+        (BULK_LOADS, '"n"(256)', '"n"(255)', "no multiples of 16"),
     ]:
         assert right in DEVICE[name]
         assert words in verdict(device=DEVICE[name].replace(right, wrong), before=STORED)

@@ -264,15 +264,29 @@ static unsigned parity_of(const Phases& here, int line)
     return here.mark & 1;
 }
 
+EMULATOR_UNWATCHED static void end_phase(Phases& here)
+{
+    if (here.missing || ptx::bytes_missing(here)) return;
+    here.missing = here.of;
+    here.mark ^= 1;
+    ptx::phase_ended(here);
+    for (unsigned i = 0; i < threads; ++i)
+        if (fibers[i].state == State::PHASE && fibers[i].given == &here) made_ready(fibers[i]);
+}
+
 EMULATOR_UNWATCHED void arrive(Phases& here, int line)
 {
     parity_of(here, line);
     races::arrive_at(&here);
-    if (--here.missing) return;
-    here.missing = here.of;
-    here.mark ^= 1;
-    for (unsigned i = 0; i < threads; ++i)
-        if (fibers[i].state == State::PHASE && fibers[i].given == &here) made_ready(fibers[i]);
+    --here.missing;
+    end_phase(here);
+}
+
+EMULATOR_UNWATCHED void bytes_came(Phases& here, int line)
+{
+    parity_of(here, line);
+    races::arrive_at(&here);
+    end_phase(here);
 }
 
 // A phase of that parity is over when the other one runs.
@@ -283,6 +297,7 @@ EMULATOR_UNWATCHED void wait_for_phase(Phases& here, unsigned parity, int line)
         wait(State::PHASE, line);
     }
     races::leave(&here);
+    ptx::make_bulk_copies(here);
 }
 
 EMULATOR_UNWATCHED unsigned lanes_of(unsigned first, bool (*is)(const Fiber&))

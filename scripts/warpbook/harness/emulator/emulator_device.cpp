@@ -1,4 +1,5 @@
 // What device code orders and does not wait for: products of warpgroups, and copies to shared memory.
+#include <map>
 #include "emulator_groups.h"
 
 namespace emulator::ptx {
@@ -58,10 +59,81 @@ static Ordered& ordered(unsigned thread)
     return mine;
 }
 
+// Bulk copies to shared memory that an mbarrier counts, of the running block. They are made when a thread has waited.
+struct Transactions {
+    long missing = 0;           // bytes that are expected, less those that came
+    std::vector<Copy> waiting;  // their group: whether the phase has ended
+};
+static std::map<const Phases*, Transactions> transactions;
+static unsigned long transactions_block = ~0ul;
+
+static Transactions* transactions_at(const Phases& here)
+{
+    if (transactions_block != block_number) return nullptr;
+    const auto found = transactions.find(&here);
+    return found == transactions.end() ? nullptr : &found->second;
+}
+
+long bytes_missing(const Phases& here)
+{
+    const Transactions* const mine = transactions_at(here);
+    return mine ? mine->missing : 0;
+}
+
+void phase_ended(const Phases& here)
+{
+    if (Transactions* const mine = transactions_at(here))
+        for (Copy& each : mine->waiting) each.group = 1;
+}
+
+void make_bulk_copies(const Phases& here)
+{
+    Transactions* const mine = transactions_at(here);
+    if (!mine) return;
+    size_t kept = 0;
+    for (const Copy& each : mine->waiting) {
+        if (each.group)
+            std::memcpy(each.to, each.from, each.bytes);
+        else
+            mine->waiting[kept++] = each;
+    }
+    mine->waiting.resize(kept);
+}
+
+static Transactions& begun_transactions(const Phases& here)
+{
+    if (std::exchange(transactions_block, block_number) != block_number) transactions.clear();
+    return transactions[&here];
+}
+
+void mbarrier_expect_tx_shared_cta_b64(unsigned place, unsigned bytes, int line)
+{
+    begun_transactions(phases_at(place, line)).missing += bytes;
+}
+
+void cp_async_bulk_shared_cta_global_mbarrier_complete_tx_bytes(unsigned place, const void* source, unsigned bytes, unsigned barrier, int line)
+{
+    if (place % 16 || bytes % 16 || reinterpret_cast<uintptr_t>(source) % 16) stop("cp.async.bulk of places or bytes that are no multiples of 16", line);
+    Phases& here = phases_at(barrier, line);
+    make_bulk_copies(here);  // of earlier phases, to the same places perhaps
+    char* const to = at_offset(place, bytes, line);
+    const unsigned word = word_of(line);
+    races::access(source, bytes, false, line);
+    races::access(to, bytes, true, line);
+    for (unsigned i = 0; i < bytes; i += 4) std::memcpy(to + i, &word, 4);
+    Transactions& mine = begun_transactions(here);
+    mine.missing -= bytes;
+    mine.waiting.push_back({to, source, bytes, 0, line});
+    bytes_came(here, line);
+}
+
 }  // namespace emulator::ptx
 
 bool emulator::waits_for_copies()
 {
+    if (ptx::transactions_block == block_number)
+        for (const auto& [_, each] : ptx::transactions)
+            if (each.missing || !each.waiting.empty()) return true;
     for (unsigned thread = 0; thread < threads; ++thread) {
         const ptx::Ordered& each = ptx::ordered(thread);
         if (!each.inward.waiting.empty() || !each.outward.waiting.empty() || !each.sums.empty()) return true;

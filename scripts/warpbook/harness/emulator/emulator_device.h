@@ -475,6 +475,8 @@ inline void mma_sync_aligned_m16n8k8_row_col_f32_tf32_tf32_f32(float& d0, float&
 inline void cvt_rna_tf32_f32(unsigned& to, float value) { to = __float_as_uint(nvcuda::wmma::__float_to_tf32(value)); }
 inline void bar_sync_all(unsigned, int line = __builtin_LINE()) { barrier(line); }  // whatever its number: of the whole block
 inline void bar_warp_sync(unsigned mask, int line = __builtin_LINE()) { warp_barrier(mask, line); }
+inline void setmaxnreg_inc_sync_aligned_u32(unsigned) {}
+inline void setmaxnreg_dec_sync_aligned_u32(unsigned) {}
 inline void griddepcontrol_wait() {}  // kernels run one after another
 inline void griddepcontrol_launch_dependents() {}
 inline void bar_sync(unsigned number, unsigned count, int line = __builtin_LINE()) { meet(number, count, true, line); }
@@ -491,6 +493,16 @@ inline void mbarrier_try_wait_parity_shared_cta_b64(bool& done, unsigned place, 
 {
     wait_for_phase(phases_at(place, line), parity, line);
     done = true;
+}
+void mbarrier_expect_tx_shared_cta_b64(unsigned place, unsigned bytes, int line = __builtin_LINE());
+inline void mbarrier_arrive_expect_tx_shared_cta_b64(unsigned place, unsigned bytes, int line = __builtin_LINE())
+{
+    mbarrier_expect_tx_shared_cta_b64(place, bytes, line);
+    mbarrier_arrive_shared_cta_b64(place, line);
+}
+inline void mbarrier_arrive_expect_tx_shared_cta_b64(uint64_t&, unsigned place, unsigned bytes, int line = __builtin_LINE())
+{
+    mbarrier_arrive_expect_tx_shared_cta_b64(place, bytes, line);
 }
 template <class T> void prefetch_global_L1(const T*) {}
 template <class T> void prefetch_global_L2(const T*) {}
@@ -532,6 +544,9 @@ void cp_async_bulk_global_shared_cta_bulk_group(void* to, unsigned place, int by
 void cp_async_bulk_commit_group();
 void cp_async_bulk_wait_group(unsigned left);
 inline void cp_async_bulk_wait_group_read(unsigned left) { cp_async_bulk_wait_group(left); }
+
+// A copy to shared memory that an mbarrier counts.
+void cp_async_bulk_shared_cta_global_mbarrier_complete_tx_bytes(unsigned place, const void* source, unsigned bytes, unsigned barrier, int line = __builtin_LINE());
 
 // A lane's part of d += a (64 x 16) * b (16 x columns), of which its warp has 16 rows. Sums are NaN until the thread has
 // waited for the group that they belong to.

@@ -21,7 +21,10 @@ FUNCTIONS = {
     "wgmma.wait_group.sync.aligned", "bar.arrive", "bar.warp.sync", "fence.proxy.async.shared::cta",
     "cp.async.bulk.global.shared::cta.bulk_group", "cp.async.bulk.commit_group", "cp.async.bulk.wait_group",
     "cp.async.bulk.wait_group.read", "mbarrier.init.shared::cta.b64", "mbarrier.arrive.shared::cta.b64",
-    "mbarrier.try_wait.parity.shared::cta.b64", "griddepcontrol.wait", "griddepcontrol.launch_dependents",
+    "mbarrier.try_wait.parity.shared::cta.b64", "mbarrier.expect_tx.shared::cta.b64",
+    "mbarrier.arrive.expect_tx.shared::cta.b64", "griddepcontrol.wait", "griddepcontrol.launch_dependents",
+    "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes", "setmaxnreg.inc.sync.aligned.u32",
+    "setmaxnreg.dec.sync.aligned.u32",
 }  # fmt: skip
 """Instructions that functions of these names do, `_` for dots and colons."""
 _WGMMA = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.f16\.f16")
@@ -135,7 +138,9 @@ def _call(instruction: str, named: Mapping[str, str]) -> str:
     name, _, listed = instruction.partition(" ")
     name = _CACHE_HINT.sub("", name)
     if name.startswith("mbarrier."):
-        name = name.replace(".shared.", ".shared::cta.")
+        name = re.sub(r"\.(?:acquire|release|relaxed)\.(?:cta|cluster)", "", name).replace(".shared.", ".shared::cta.")
+    if name.startswith("cp.async.bulk.shared::cluster."):  # of a cluster of one block
+        name = name.replace("::cluster", "::cta", 1)
     words = [word for word in re.split(r"[\s,{}\[\]]+", listed) if word]
 
     def operand(word: str) -> str:

@@ -63,6 +63,6 @@ def test_programs_take_a_network_from_a_file(lenet, tmp_path, monkeypatch):
 def test_a_variant_without_bias_says_so_in_a_line(lenet, monkeypatch):
     done = run(monkeypatch, lenet[1], "infer.py", "--network", "lenet", "--variant", "fft", "10")
     assert done.returncode == 2
-    assert done.stderr.startswith("error: fft is told nothing of ")
+    assert done.stderr.startswith("error: fft does not say that it handles ")
     assert "and the optional input bias;" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -43,6 +43,11 @@ def test_a_full_disk_is_named_with_the_file(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_cannot_be_made_is_named_in_a_line():
+    with pytest.raises(UserError, match="^/proc/mine/out.csv cannot be written: "), atomic_write("/proc/mine/out.csv"):
+        pass
+
+
 def test_a_folder_that_is_swept_loses_its_name_before_its_files(tmp_path, monkeypatch):
     """So that a process which just made it, and finds it unlocked, does not take it for its own."""
     left = tmp_path / ".figures.csv.abcdefgh"

@@ -148,8 +148,8 @@ def test_layer_by_layer_is_for_what_its_convolution_computes():
         return whole_networks.read("unfused").unsupported(networks.Network("mine", described), 10)
 
     assert not reason()
-    assert "fp16x3_mma is told nothing of the optional input bias" in reason(bias=True)
-    assert "fp16x3_mma is told nothing of stride 2" in reason(stride=2)
+    assert "fp16x3_mma does not say that it handles the optional input bias" in reason(bias=True)
+    assert "fp16x3_mma does not say that it handles stride 2" in reason(stride=2)
 
 
 def test_folding_wants_nothing_but_sums_between_convolution_and_matrix():

@@ -108,7 +108,7 @@ def test_a_variant_that_is_told_of_no_bias_computes_no_network_with_one(cpu_vari
     network = network_of(layers, size=28)
     parameters = {name: np.zeros(shape, np.float32) for name, shape in network.parameters.items()}
     variant = cpu_variant("y[...] = convolve(x, w)")
-    with pytest.raises(UserError, match="mine is told nothing of the optional input bias"):
+    with pytest.raises(UserError, match="mine does not say that it handles the optional input bias"):
         inference.load(variant, network, parameters)(np.zeros((3, 1, 28, 28), np.uint8))
 
 

@@ -474,7 +474,7 @@ def test_a_variant_that_is_not_told_of_an_optional_input_says_so_and_where_to_na
     (row,) = checking.check_case(CpuBench(), untold, with_scale)
     assert row["status"] == "unsupported"
     assert row["reason"].endswith(
-        "mine is told nothing of the optional input b; name b in `arguments` in mine.py if it can compute that"
+        "mine does not say that it handles the optional input b; name b in `arguments` in mine.py if it does"
     )
 
 

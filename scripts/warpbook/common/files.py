@@ -65,7 +65,10 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     Raises UserError, naming the file, when it cannot be written."""
     path = Path(path)
     with disk_failures_named(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:  # whatever it is: in /proc, that there is no such folder
+            raise _unwritable(path, error) from error
         with _scratch_folder(f".{path.name}.", path.parent) as scratch:
             temporary = scratch / path.name
             yield temporary

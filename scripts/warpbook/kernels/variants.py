@@ -226,7 +226,7 @@ class Variant:
             what, names = " and ".join(untold.values()), " and ".join(untold)
             bounded = self.launcher and not case.optional & untold.keys()  # an extent can be, an array cannot
             place = self.fact_location("limits" if bounded else "general" if self.cpp_source else "arguments")
-            return f"{self.name} is told nothing of {what}; name {names} in {place} if it can compute that"
+            return f"{self.name} does not say that it handles {what}; name {names} in {place} if it does"
         if reason := self.header.limits_for(case).violation(case):
             return f"{self.name}: {reason} ({self.fact_location('limits')})"
         if self.course and str(case) not in map(str, ece408.LAYERS):

@@ -44,7 +44,10 @@ def test_a_full_disk_is_named_with_the_file(tmp_path):
 
 
 def test_a_folder_that_cannot_be_made_is_named_in_a_line():
-    with pytest.raises(UserError, match="^/proc/mine/out.csv cannot be written: "), atomic_write("/proc/mine/out.csv"):
+    with (
+        pytest.raises(UserError, match=r"^/proc/mine/out\.csv cannot be written: "),
+        atomic_write("/proc/mine/out.csv"),
+    ):
         pass
 
 

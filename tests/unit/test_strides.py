@@ -31,11 +31,7 @@ def test_a_variant_computes_every_convolution_or_says_which_not():
 
 def test_the_remedy_is_where_a_variant_can_be_told(cuda_variant, tmp_path):
     (tmp_path / "host.cpp").write_text("/*\ntitle: t\nlimits: {S: 3}\n*/\n")
-    assert (
-        cuda_variant("")
-        .unsupported(BOTH.at(1))
-        .endswith("; name S and P in `arguments` in mine.cu if it does")
-    )
+    assert cuda_variant("").unsupported(BOTH.at(1)).endswith("; name S and P in `arguments` in mine.cu if it does")
     assert (
         variants.read("host", tmp_path)
         .unsupported(STRIDED.at(1))

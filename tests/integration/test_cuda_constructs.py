@@ -242,6 +242,41 @@ DEVICE = {
             NEED(held[t / 2] == x[j * 4 + t / 2]);
             __syncthreads();
         }""",
+    "bulk copies by <cuda/ptx> and <cuda/barrier>": """
+        namespace ptx = cuda::ptx; namespace cde = cuda::device::experimental;
+        using block_barrier = cuda::barrier<cuda::thread_scope_block>;
+        __shared__ alignas(16) float part[128]; __shared__ block_barrier came; __shared__ uint64_t word;
+        if (t == 0) { init(&came, 128); ptx::mbarrier_init(&word, 1); ptx::fence_proxy_async(ptx::space_shared); }
+        __syncthreads();
+        if (t == 0) cuda::memcpy_async(part, (const float*)x, cuda::aligned_size_t<16>(256), came);
+        block_barrier::arrival_token token = came.arrive();
+        came.wait(std::move(token));
+        NEED(part[t / 2] == x[t / 2]);
+        __syncthreads();
+        if (t == 0) {
+            cde::cp_async_bulk_global_to_shared(part, x + 4, 256, came);
+            token = cuda::device::barrier_arrive_tx(came, 1, 256);
+        } else token = came.arrive();
+        came.wait(std::move(token));
+        NEED(part[t / 2] == x[4 + t / 2]);
+        __syncthreads();
+        if (t == 0) {
+            ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, part, x + 8, 256, &word);
+            ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, &word, 256);
+        }
+        while (!ptx::mbarrier_try_wait_parity(&word, 0)) ;
+        NEED(part[t / 2] == x[8 + t / 2]);
+        __syncthreads();
+        part[t] = i;
+        ptx::fence_proxy_async(ptx::space_shared);
+        __syncthreads();
+        float* const mine = stored[(blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x];
+        if (t == 0) {
+            ptx::cp_async_bulk(ptx::space_global, ptx::space_shared, mine, part, 512);
+            ptx::cp_async_bulk_commit_group();
+            ptx::cp_async_bulk_wait_group_read(ptx::n32_t<0>());
+            NEED(mine[0] == i && mine[127] == i + 127);
+        }""",
     "what nvcc defines": """
         #ifndef __CUDACC__
         s = NAN;
@@ -267,6 +302,7 @@ def test_device_code_gets_what_a_gpu_gives(verdict):
 
 COPIES = "copies that a thread waits for"
 BULK_LOADS = "bulk loads that an mbarrier counts"
+BY_BARRIER = "bulk copies by <cuda/ptx> and <cuda/barrier>"
 
 
 def test_a_copy_that_is_not_waited_for_not_fenced_or_not_aligned_is_found(verdict):
@@ -283,6 +319,18 @@ def test_a_copy_that_is_not_waited_for_not_fenced_or_not_aligned_is_found(verdic
         (BULK_LOADS, 'asm volatile("{ .reg', 'if (t == 99) asm volatile("{ .reg', "NaN"),
         (BULK_LOADS, '"n"(256)', '"n"(240)', "at an mbarrier where others do not arrive"),
         (BULK_LOADS, '"n"(256)', '"n"(255)', "no multiples of 16"),
+        (
+            BY_BARRIER,
+            "came.wait(std::move(token));\n        NEED(part[t / 2] == x[t / 2]);",
+            "NEED(part[t / 2] == x[t / 2]);",
+            "NaN",
+        ),
+        (
+            BY_BARRIER,
+            "barrier_arrive_tx(came, 1, 256)",
+            "barrier_arrive_tx(came, 1, 512)",
+            "where others do not arrive",
+        ),
     ]:
         assert right in DEVICE[name]
         assert words in verdict(device=DEVICE[name].replace(right, wrong), before=STORED)

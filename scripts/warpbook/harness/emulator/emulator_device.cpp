@@ -111,20 +111,27 @@ void mbarrier_expect_tx_shared_cta_b64(unsigned place, unsigned bytes, int line)
     begun_transactions(phases_at(place, line)).missing += bytes;
 }
 
+void copy_for_phase(void* to, const void* from, size_t bytes, Phases& here, int line)
+{
+    make_bulk_copies(here);  // of earlier phases, to the same places perhaps
+    races::access(from, bytes, false, line);
+    races::access(to, bytes, true, line);
+    if (!is_shared(to)) {
+        std::memcpy(to, from, bytes);
+        return;
+    }
+    const unsigned word = word_of(line);
+    for (size_t i = 0; i + 4 <= bytes; i += 4) std::memcpy(static_cast<char*>(to) + i, &word, 4);
+    begun_transactions(here).waiting.push_back({to, from, bytes, 0, line});
+    bytes_came(here, line);
+}
+
 void cp_async_bulk_shared_cta_global_mbarrier_complete_tx_bytes(unsigned place, const void* source, unsigned bytes, unsigned barrier, int line)
 {
     if (place % 16 || bytes % 16 || reinterpret_cast<uintptr_t>(source) % 16) stop("cp.async.bulk of places or bytes that are no multiples of 16", line);
     Phases& here = phases_at(barrier, line);
-    make_bulk_copies(here);  // of earlier phases, to the same places perhaps
-    char* const to = at_offset(place, bytes, line);
-    const unsigned word = word_of(line);
-    races::access(source, bytes, false, line);
-    races::access(to, bytes, true, line);
-    for (unsigned i = 0; i < bytes; i += 4) std::memcpy(to + i, &word, 4);
-    Transactions& mine = begun_transactions(here);
-    mine.missing -= bytes;
-    mine.waiting.push_back({to, source, bytes, 0, line});
-    bytes_came(here, line);
+    begun_transactions(here).missing -= bytes;
+    copy_for_phase(at_offset(place, bytes, line), source, bytes, here, line);
 }
 
 }  // namespace emulator::ptx

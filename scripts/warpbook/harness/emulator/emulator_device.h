@@ -545,7 +545,8 @@ void cp_async_bulk_commit_group();
 void cp_async_bulk_wait_group(unsigned left);
 inline void cp_async_bulk_wait_group_read(unsigned left) { cp_async_bulk_wait_group(left); }
 
-// A copy to shared memory that an mbarrier counts.
+// Copies that the phase of an mbarrier waits for beside threads. A bulk copy's bytes are those that the phase expects.
+void copy_for_phase(void* to, const void* from, size_t bytes, Phases& here, int line);
 void cp_async_bulk_shared_cta_global_mbarrier_complete_tx_bytes(unsigned place, const void* source, unsigned bytes, unsigned barrier, int line = __builtin_LINE());
 
 // A lane's part of d += a (64 x 16) * b (16 x columns), of which its warp has 16 rows. Sums are NaN until the thread has

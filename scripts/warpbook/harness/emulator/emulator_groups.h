@@ -266,6 +266,95 @@ template <thread_scope scope> struct barrier {
     void arrive_and_wait(EMULATOR_LINE) { wait(arrive(line), line); }
 };
 template <thread_scope scope> void init(barrier<scope>* made, unsigned count) { emulator::begin_phases(made->phases, count); }
+template <class T, class Bytes, thread_scope scope> void memcpy_async(T* to, const T* from, Bytes bytes, barrier<scope>& of, EMULATOR_LINE) { emulator::ptx::copy_for_phase(to, from, bytes, of.phases, line); }
+template <class Group, class T, class Bytes, thread_scope scope> void memcpy_async(const Group& group, T* to, const T* from, Bytes bytes, barrier<scope>& of, EMULATOR_LINE)
+{
+    if (!group.thread_rank()) memcpy_async(to, from, bytes, of, line);
+}
+
+// <cuda/ptx>, as far as bulk copies need it.
+namespace ptx {
+
+inline constexpr struct space_global_t {} space_global;
+inline constexpr struct space_shared_t {} space_shared;
+inline constexpr struct space_cluster_t {} space_cluster;
+inline constexpr struct sem_acquire_t {} sem_acquire;
+inline constexpr struct sem_release_t {} sem_release;
+inline constexpr struct sem_relaxed_t {} sem_relaxed;
+inline constexpr struct scope_cta_t {} scope_cta;
+inline constexpr struct scope_cluster_t {} scope_cluster;
+template <int n> struct n32_t {};
+inline unsigned place_of(const void* smem, int line) { return unsigned(emulator::offset_in_shared(smem, line)); }
+inline uint64_t parity_of(const uint64_t* barrier, int line) { return emulator::ptx::phases_at(place_of(barrier, line), line).mark & 1; }
+inline void fence_proxy_async() { emulator::ptx::fence_proxy_async(); }
+template <class Space> void fence_proxy_async(Space) { fence_proxy_async(); }
+inline void fence_mbarrier_init(sem_release_t, scope_cluster_t) {}
+inline void mbarrier_init(uint64_t* barrier, unsigned count, EMULATOR_LINE) { emulator::ptx::mbarrier_init_shared_cta_b64(place_of(barrier, line), count, line); }
+inline uint64_t mbarrier_arrive(uint64_t* barrier, EMULATOR_LINE)
+{
+    const uint64_t token = parity_of(barrier, line);
+    emulator::ptx::mbarrier_arrive_shared_cta_b64(place_of(barrier, line), line);
+    return token;
+}
+template <class Order, class Scope> uint64_t mbarrier_arrive(Order, Scope, space_shared_t, uint64_t* barrier, EMULATOR_LINE) { return mbarrier_arrive(barrier, line); }
+template <class Order, class Scope> uint64_t mbarrier_arrive_expect_tx(Order, Scope, space_shared_t, uint64_t* barrier, unsigned bytes, EMULATOR_LINE)
+{
+    emulator::ptx::mbarrier_expect_tx_shared_cta_b64(place_of(barrier, line), bytes, line);
+    return mbarrier_arrive(barrier, line);
+}
+inline bool mbarrier_try_wait_parity(uint64_t* barrier, unsigned parity, EMULATOR_LINE)
+{
+    emulator::wait_for_phase(emulator::ptx::phases_at(place_of(barrier, line), line), parity, line);
+    return true;
+}
+inline bool mbarrier_try_wait(uint64_t* barrier, uint64_t token, EMULATOR_LINE) { return mbarrier_try_wait_parity(barrier, unsigned(token), line); }
+template <class Space> void cp_async_bulk(Space, space_global_t, void* to, const void* from, unsigned bytes, uint64_t* barrier, EMULATOR_LINE)
+{
+    emulator::ptx::cp_async_bulk_shared_cta_global_mbarrier_complete_tx_bytes(place_of(to, line), from, bytes, place_of(barrier, line), line);
+}
+inline void cp_async_bulk(space_global_t, space_shared_t, void* to, const void* from, unsigned bytes, EMULATOR_LINE)
+{
+    emulator::ptx::cp_async_bulk_global_shared_cta_bulk_group(to, place_of(from, line), int(bytes), line);
+}
+inline void cp_async_bulk_commit_group() { emulator::ptx::cp_async_bulk_commit_group(); }
+template <int n> void cp_async_bulk_wait_group(n32_t<n>) { emulator::ptx::cp_async_bulk_wait_group(n); }
+template <int n> void cp_async_bulk_wait_group_read(n32_t<n>) { emulator::ptx::cp_async_bulk_wait_group_read(n); }
+
+}  // namespace ptx
+
+// The same by barriers, as <cuda/barrier> has it.
+namespace device {
+
+template <thread_scope scope> uint64_t* barrier_native_handle(barrier<scope>& of) { return reinterpret_cast<uint64_t*>(&of); }
+template <thread_scope scope> void barrier_expect_tx(barrier<scope>& of, size_t bytes, EMULATOR_LINE)
+{
+    emulator::ptx::mbarrier_expect_tx_shared_cta_b64(ptx::place_of(&of, line), unsigned(bytes), line);
+}
+template <thread_scope scope> typename barrier<scope>::arrival_token barrier_arrive_tx(barrier<scope>& of, size_t count, size_t bytes, EMULATOR_LINE)
+{
+    barrier_expect_tx(of, bytes, line);
+    const auto token = of.arrive(line);
+    for (size_t i = 1; i < count; ++i) of.arrive(line);
+    return token;
+}
+template <class T, class Bytes, thread_scope scope> void memcpy_async_tx(T* to, const T* from, Bytes bytes, barrier<scope>& of, EMULATOR_LINE)
+{
+    ptx::cp_async_bulk(ptx::space_shared, ptx::space_global, to, from, unsigned(bytes), barrier_native_handle(of), line);
+}
+
+namespace experimental {
+template <thread_scope scope> void cp_async_bulk_global_to_shared(void* to, const void* from, unsigned bytes, barrier<scope>& of, EMULATOR_LINE)
+{
+    ptx::cp_async_bulk(ptx::space_shared, ptx::space_global, to, from, bytes, barrier_native_handle(of), line);
+}
+inline void cp_async_bulk_shared_to_global(void* to, const void* from, unsigned bytes, EMULATOR_LINE) { ptx::cp_async_bulk(ptx::space_global, ptx::space_shared, to, from, bytes, line); }
+inline void fence_proxy_async_shared_cta() { ptx::fence_proxy_async(); }
+inline void cp_async_bulk_commit_group() { ptx::cp_async_bulk_commit_group(); }
+template <int n> void cp_async_bulk_wait_group() { ptx::cp_async_bulk_wait_group(ptx::n32_t<n>{}); }
+template <int n> void cp_async_bulk_wait_group_read() { ptx::cp_async_bulk_wait_group_read(ptx::n32_t<n>{}); }
+}  // namespace experimental
+
+}  // namespace device
 
 enum memory_order { memory_order_relaxed, memory_order_consume, memory_order_acquire, memory_order_release, memory_order_acq_rel, memory_order_seq_cst };
 

@@ -27,7 +27,7 @@ from warpbook.problems.problem import Case, Problem, numpy_type
 TEST = "indices"
 BLOCKS = 24  # blocks of a launch that run
 FEW_BLOCKS = 8  # of a problem without a batch, whose rows may be long
-TIMEOUT_S = 3  # of a case, more than twice what a block of one image takes: a longer one computes many images
+TIMEOUT_S = 6  # of a case, four times what blocks of one image take on a busy machine: a longer one computes many
 ROWS_TIMEOUT_S = 1  # of a problem without a batch: a longer one computes all rows
 LEAST_IMAGES = 8
 LEAST_BYTES = 1 << 16  # of an input that is repeated: the system maps some ten thousand pieces

@@ -12,7 +12,7 @@ expect:    Through mma.sync, tensor cores do about 10 times the multiply-adds of
 builds_on: async_copies
 split:     {precision: fp16, products: 3}
 reference: https://doi.org/10.1177/10943420221090256 (Ootomo and Yokota, 2022)
-constants: {TILE_M: 128, TILE_N: 128, STEPS: 2, STAGES: 3, WARPS_HIGH: 2, WARPS_WIDE: 4, BLOCKS: 2, COLUMN_ROWS: 64, SPLIT_THREADS: 256}
+constants: {TILE_M: 128, TILE_N: 128, STEPS: 2, STAGES: 3, WARPS_HIGH: 2, WARPS_WIDE: 4, BLOCKS: 2, COLUMN_ROWS: 64}
 limits:    {m: 1048576, n: 1048576, k: {at_least: 16}}    # a sum of few products shows that lo * lo is left out
 least_arch: sm_80
 claims:
@@ -49,7 +49,7 @@ static_assert(LOADS_A * THREADS * 16 == sizeof(Stage::a) && LOADS_B * THREADS * 
 // Where the launcher reads the bytes of a block's shared memory.
 extern "C" __global__ void shared_layout(int* __restrict__ layout) { layout[0] = STAGES * sizeof(Stage); }
 
-extern "C" __global__ void __launch_bounds__(SPLIT_THREADS) split_a(
+extern "C" __global__ void __launch_bounds__(256) split_a(
     const float* __restrict__ a, uint4* __restrict__ fragments, unsigned* row_largest, int* row_is_marked,
     unsigned* column_largest, int* column_is_marked, int m, int n, int k, int steps)
 {

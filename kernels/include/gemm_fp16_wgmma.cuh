@@ -2,6 +2,9 @@
 // with a pair of tiles in shared memory. A warpgroup has 64 rows of the block's tile of C.
 
 #pragma once
+#ifndef SPLIT_THREADS
+#define SPLIT_THREADS 256
+#endif
 #include "async_pipeline.cuh"
 #include "gemm_fp16_parts.cuh"
 #include "wgmma_n64.cuh"

@@ -9,7 +9,7 @@ import pytest
 from warpbook.common.files import LIBRARY
 from warpbook.harness import building
 from warpbook.kernels import variants
-from warpbook.runs import catalog
+from warpbook.runs import catalog, tables
 
 ROWS = list(csv.DictReader((LIBRARY / "kernels" / "same_machine_code.csv").read_text("utf-8").splitlines()))
 
@@ -35,6 +35,22 @@ def test_a_moved_source_compiles_to_the_machine_code_that_was_measured(row):
     if building.compiler() != row["compiler"]:
         pytest.skip(f"the code is that of {row['compiler']}, and here is {building.compiler()}")
     assert machine_code_sha256(building.build(variant, row["arch"]).cubin) == row["machine_code_sha256"]
+
+
+def test_a_moved_source_is_compiled_with_the_options_that_archived_runs_recorded():
+    """With others, what they measured is stale all the same."""
+    for row in ROWS:
+        variant = variants.read(row["variant"])
+        measured = [
+            run
+            for path in catalog.archived_paths()
+            if (run := catalog.open_run(path)).record["variants"].get(variant.name, {}).get("source_sha256")
+            == row["older_sha256"]
+        ]
+        builds = [build for run in measured for build in run.table(tables.BUILDS).itertuples()]
+        recorded = [(one.arch, one.options) for one in builds if one.variant == variant.name]
+        assert recorded == [(arch, building.recorded_options(variant, arch)) for arch, _ in recorded], row["variant"]
+        assert recorded, f"no archived run holds {row['variant']} of that source: drop the row"
 
 
 def test_what_was_measured_of_an_older_source_holds_for_its_own_architecture_and_no_other_source():

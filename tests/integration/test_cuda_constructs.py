@@ -317,7 +317,7 @@ def test_a_copy_that_is_not_waited_for_not_fenced_or_not_aligned_is_found(verdic
         ),
         ("bulk stores", '"n"(512)', '"n"(500)', "no multiples of 16"),
         (BULK_LOADS, 'asm volatile("{ .reg', 'if (t == 99) asm volatile("{ .reg', "NaN"),
-        (BULK_LOADS, '"n"(256)', '"n"(240)', "at an mbarrier where others do not arrive"),
+        (BULK_LOADS, '"n"(256)', '"n"(240)', "for other bytes than copies bring"),
         (BULK_LOADS, '"n"(256)', '"n"(255)', "no multiples of 16"),
         (
             BY_BARRIER,
@@ -329,7 +329,7 @@ def test_a_copy_that_is_not_waited_for_not_fenced_or_not_aligned_is_found(verdic
             BY_BARRIER,
             "barrier_arrive_tx(came, 1, 256)",
             "barrier_arrive_tx(came, 1, 512)",
-            "where others do not arrive",
+            "for other bytes than copies bring",
         ),
     ]:
         assert right in DEVICE[name]

@@ -266,7 +266,7 @@ static unsigned parity_of(const Phases& here, int line)
 
 EMULATOR_UNWATCHED static void end_phase(Phases& here)
 {
-    if (here.missing || ptx::bytes_missing(here)) return;
+    if (here.missing || ptx::tx_count(here)) return;
     here.missing = here.of;
     here.mark ^= 1;
     ptx::phase_ended(here);
@@ -282,7 +282,7 @@ EMULATOR_UNWATCHED void arrive(Phases& here, int line)
     end_phase(here);
 }
 
-EMULATOR_UNWATCHED void bytes_came(Phases& here, int line)
+EMULATOR_UNWATCHED void complete_tx(Phases& here, int line)
 {
     parity_of(here, line);
     races::arrive_at(&here);
@@ -455,7 +455,10 @@ EMULATOR_UNWATCHED static void release()
     for (unsigned i = 0; i < threads; ++i)
         if (fibers[i].state == State::NAMED) stop("threads wait at a barrier with a number for others that do not come", fibers[i].line);
     for (unsigned i = 0; i < threads; ++i)
-        if (fibers[i].state == State::PHASE) stop("threads wait at an mbarrier where others do not arrive", fibers[i].line);
+        if (fibers[i].state == State::PHASE) {
+            const bool all_arrived = !static_cast<const Phases*>(fibers[i].given)->missing;
+            stop(all_arrived ? "threads wait at an mbarrier for other bytes than copies bring" : "threads wait at an mbarrier where others do not arrive", fibers[i].line);
+        }
     for (unsigned i = 0; i < threads; ++i) {
         if (fibers[i].state != State::BARRIER) continue;
         if (one && fibers[i].line != one->line) {

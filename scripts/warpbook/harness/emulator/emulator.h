@@ -233,11 +233,11 @@ struct Phases { unsigned short of, missing; unsigned mark; };  // mark: that som
 void begin_phases(Phases& here, unsigned of);
 void arrive(Phases& here, int line);
 void wait_for_phase(Phases& here, unsigned parity, int line);
-void bytes_came(Phases& here, int line);  // that a phase waits for beside threads
+void complete_tx(Phases& here, int line);  // of bytes that a phase waits for beside threads
 
 // What emulator_device.cpp knows of an mbarrier's bulk copies.
 namespace ptx {
-long bytes_missing(const Phases& here);
+long tx_count(const Phases& here);
 void phase_ended(const Phases& here);
 void make_bulk_copies(const Phases& here);  // those of phases that have ended
 }  // namespace ptx

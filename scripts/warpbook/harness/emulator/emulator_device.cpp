@@ -61,7 +61,7 @@ static Ordered& ordered(unsigned thread)
 
 // Bulk copies to shared memory that an mbarrier counts, of the running block. They are made when a thread has waited.
 struct Transactions {
-    long missing = 0;           // bytes that are expected, less those that came
+    long tx_count = 0;          // bytes that are expected, less those that came
     std::vector<Copy> waiting;  // their group: whether the phase has ended
 };
 static std::map<const Phases*, Transactions> transactions;
@@ -74,10 +74,10 @@ static Transactions* transactions_at(const Phases& here)
     return found == transactions.end() ? nullptr : &found->second;
 }
 
-long bytes_missing(const Phases& here)
+long tx_count(const Phases& here)
 {
     const Transactions* const mine = transactions_at(here);
-    return mine ? mine->missing : 0;
+    return mine ? mine->tx_count : 0;
 }
 
 void phase_ended(const Phases& here)
@@ -108,7 +108,7 @@ static Transactions& begun_transactions(const Phases& here)
 
 void mbarrier_expect_tx_shared_cta_b64(unsigned place, unsigned bytes, int line)
 {
-    begun_transactions(phases_at(place, line)).missing += bytes;
+    begun_transactions(phases_at(place, line)).tx_count += bytes;
 }
 
 void copy_for_phase(void* to, const void* from, size_t bytes, Phases& here, int line)
@@ -123,14 +123,14 @@ void copy_for_phase(void* to, const void* from, size_t bytes, Phases& here, int 
     const unsigned word = word_of(line);
     for (size_t i = 0; i + 4 <= bytes; i += 4) std::memcpy(static_cast<char*>(to) + i, &word, 4);
     begun_transactions(here).waiting.push_back({to, from, bytes, 0, line});
-    bytes_came(here, line);
+    complete_tx(here, line);
 }
 
 void cp_async_bulk_shared_cta_global_mbarrier_complete_tx_bytes(unsigned place, const void* source, unsigned bytes, unsigned barrier, int line)
 {
     if (place % 16 || bytes % 16 || reinterpret_cast<uintptr_t>(source) % 16) stop("cp.async.bulk of places or bytes that are no multiples of 16", line);
     Phases& here = phases_at(barrier, line);
-    begun_transactions(here).missing -= bytes;
+    begun_transactions(here).tx_count -= bytes;
     copy_for_phase(at_offset(place, bytes, line), source, bytes, here, line);
 }
 
@@ -140,7 +140,7 @@ bool emulator::waits_for_copies()
 {
     if (ptx::transactions_block == block_number)
         for (const auto& [_, each] : ptx::transactions)
-            if (each.missing || !each.waiting.empty()) return true;
+            if (each.tx_count || !each.waiting.empty()) return true;
     for (unsigned thread = 0; thread < threads; ++thread) {
         const ptx::Ordered& each = ptx::ordered(thread);
         if (!each.inward.waiting.empty() || !each.outward.waiting.empty() || !each.sums.empty()) return true;

@@ -32,7 +32,7 @@ claims:
 */
 
 #include "async_pipeline.cuh"
-#include "gemm_fp16_parts.cuh"
+#include "gemm_fp16_split.cuh"
 #include "mma.cuh"
 
 constexpr int THREADS = WARPS_HIGH * WARPS_WIDE * 32;
@@ -48,20 +48,6 @@ static_assert(LOADS_A * THREADS * 16 == sizeof(Stage::a) && LOADS_B * THREADS * 
 
 // Where the launcher reads the bytes of a block's shared memory.
 extern "C" __global__ void shared_layout(int* __restrict__ layout) { layout[0] = STAGES * sizeof(Stage); }
-
-extern "C" __global__ void __launch_bounds__(256) split_a(
-    const float* __restrict__ a, uint4* __restrict__ fragments, unsigned* row_largest, int* row_is_marked,
-    unsigned* column_largest, int* column_is_marked, int m, int n, int k, int steps)
-{
-    split_rows_of_a(
-        a, fragments, {row_largest, row_is_marked}, {column_largest, column_is_marked}, TILE_M, m, n, k, steps);
-}
-
-extern "C" __global__ void __launch_bounds__(256) largest_of_columns(
-    const float* __restrict__ b, unsigned* column_largest, int n, int k)
-{
-    find_largest_of_columns(b, {column_largest, nullptr}, n, k, COLUMN_ROWS);
-}
 
 // A warp splits 16 columns of B in one step along k into a fragment (tile of TILE_N columns, step, part, 16 columns,
 // lane).
@@ -194,11 +180,4 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) gemm(
     }
     store_sums(sums, row_largest, column_largest, c, blockIdx.y * TILE_M + first_m_tile * 16 + lane / 4,
                blockIdx.x * TILE_N + first_pair * 16 + lane % 4 * 2, m, n);
-}
-
-extern "C" __global__ void __launch_bounds__(256) fp32_fallback(
-    const float* __restrict__ a, const float* __restrict__ b, const int* __restrict__ row_is_marked,
-    const int* __restrict__ column_is_marked, float* __restrict__ c, int m, int n, int k)
-{
-    compute_marked(a, b, row_is_marked, column_is_marked, c, m, n, k);
 }

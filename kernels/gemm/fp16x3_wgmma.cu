@@ -28,7 +28,12 @@ claims:
     where:    {n: {at_least: 4096}}
 */
 
+#include "async_pipeline.cuh"
 #include "gemm_fp16_wgmma.cuh"
+
+constexpr int AHEAD = STAGES - 1;  // tiles that are copied before they are multiplied
+constexpr int LOADS_A = sizeof(Stage::a) / 16 / THREADS, LOADS_B = sizeof(Stage::b) / 16 / THREADS;
+static_assert(LOADS_A * THREADS * 16 == sizeof(Stage::a) && LOADS_B * THREADS * 16 == sizeof(Stage::b), "a share each");
 
 // A tile of C from the parts of A and B; `steps` is a multiple of STEPS.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm(

@@ -1,7 +1,8 @@
-"""What launchers share whose kernels multiply FP32 matrices as hi and lo FP16 parts (kernels/include/gemm_fp16_parts.cuh)."""
+"""What launchers share whose kernels multiply FP32 matrices as hi and lo FP16 parts (kernels/include/gemm_fp16_split.cuh)."""
 
 from typing import Any
 
+import numpy as np
 from fp16x3_launch import int32
 
 from warpbook.kernels.variants import Operation
@@ -11,7 +12,6 @@ def split_and_multiply(kernels: Any, case: Any, threads: int, split_b: tuple[int
     """A call on a, b and c that splits A and B into scratch memory, multiplies the parts with so many threads a block, and
     computes in FP32 what does not fit them. `split_b`: the columns and steps along k that a block of that kernel splits."""
     import cupy
-    import numpy as np
 
     m, n, k = case.m, case.n, case.k
     TILE_M, TILE_N, STEPS = (kernels.constants[name] for name in ("TILE_M", "TILE_N", "STEPS"))

@@ -1,18 +1,13 @@
-// A product of FP32 matrices from hi and lo FP16 parts by wgmma: the kernels that prepare A and B, and what a block does
+// A product of FP32 matrices from hi and lo FP16 parts by wgmma: the kernel that splits B, and what a block does
 // with a pair of tiles in shared memory. A warpgroup has 64 rows of the block's tile of C.
 
 #pragma once
-#ifndef SPLIT_THREADS
-#define SPLIT_THREADS 256
-#endif
-#include "async_pipeline.cuh"
-#include "gemm_fp16_parts.cuh"
+#include "gemm_fp16_split.cuh"
 #include "wgmma_n64.cuh"
 
 constexpr int WARPGROUPS = TILE_M / 64, THREADS = WARPGROUPS * 128;
 constexpr int CHUNK = 64, CHUNKS = TILE_N / CHUNK;     // columns of a wgmma; those of a block
 constexpr int CHUNK_SUMS = CHUNK / 2;                  // a thread's sums of a chunk
-constexpr int AHEAD = STAGES - 1;                      // tiles that are copied before they are multiplied
 
 // Steps along k: hi parts, then lo parts. A in fragments of 16 rows; B in the order of wgmma's descriptor: 8 columns x
 // 8 values of k are 128 bytes, the next 8 of k follow them, and the next 8 columns follow these.
@@ -20,25 +15,9 @@ struct Stage {
     uint4 a[STEPS][2][TILE_M / 16][32];
     uint4 b[STEPS][2][TILE_N / 8][2][8];
 };
-constexpr int LOADS_A = sizeof(Stage::a) / 16 / THREADS, LOADS_B = sizeof(Stage::b) / 16 / THREADS;
-static_assert(LOADS_A * THREADS * 16 == sizeof(Stage::a) && LOADS_B * THREADS * 16 == sizeof(Stage::b), "a share each");
 
 // Where the launcher reads the bytes of a block's shared memory.
 extern "C" __global__ void shared_layout(int* __restrict__ layout) { layout[0] = STAGES * sizeof(Stage); }
-
-extern "C" __global__ void __launch_bounds__(SPLIT_THREADS) split_a(
-    const float* __restrict__ a, uint4* __restrict__ fragments, unsigned* row_largest, int* row_is_marked,
-    unsigned* column_largest, int* column_is_marked, int m, int n, int k, int steps)
-{
-    split_rows_of_a(
-        a, fragments, {row_largest, row_is_marked}, {column_largest, column_is_marked}, TILE_M, m, n, k, steps);
-}
-
-extern "C" __global__ void __launch_bounds__(256) largest_of_columns(
-    const float* __restrict__ b, unsigned* column_largest, int n, int k)
-{
-    find_largest_of_columns(b, {column_largest, nullptr}, n, k, COLUMN_ROWS);
-}
 
 // A thread splits 8 values along k of a column of B. parts (tile of TILE_N columns, step, part, 8 columns, 8 along k,
 // column).
@@ -151,11 +130,4 @@ __device__ __forceinline__ void store_sums(
             store_pair(c + (size_t)row * n, column, n, pair[0], pair[1], row_exponents[half], column_exponents);
         }
     }
-}
-
-extern "C" __global__ void __launch_bounds__(256) fp32_fallback(
-    const float* __restrict__ a, const float* __restrict__ b, const int* __restrict__ row_is_marked,
-    const int* __restrict__ column_is_marked, float* __restrict__ c, int m, int n, int k)
-{
-    compute_marked(a, b, row_is_marked, column_is_marked, c, m, n, k);
 }

@@ -264,8 +264,10 @@ static unsigned parity_of(const Phases& here, int line)
     return here.mark & 1;
 }
 
-EMULATOR_UNWATCHED static void end_phase(Phases& here)
+EMULATOR_UNWATCHED void complete_tx(Phases& here, int line)
 {
+    parity_of(here, line);
+    races::arrive_at(&here);
     if (here.missing || ptx::tx_count(here)) return;
     here.missing = here.of;
     here.mark ^= 1;
@@ -276,17 +278,8 @@ EMULATOR_UNWATCHED static void end_phase(Phases& here)
 
 EMULATOR_UNWATCHED void arrive(Phases& here, int line)
 {
-    parity_of(here, line);
-    races::arrive_at(&here);
     --here.missing;
-    end_phase(here);
-}
-
-EMULATOR_UNWATCHED void complete_tx(Phases& here, int line)
-{
-    parity_of(here, line);
-    races::arrive_at(&here);
-    end_phase(here);
+    complete_tx(here, line);
 }
 
 // A phase of that parity is over when the other one runs.

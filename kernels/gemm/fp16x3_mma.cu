@@ -12,7 +12,7 @@ expect:    Through mma.sync, tensor cores do about 10 times the multiply-adds of
 builds_on: async_copies
 split:     {precision: fp16, products: 3}
 reference: https://doi.org/10.1177/10943420221090256 (Ootomo and Yokota, 2022)
-constants: {TILE_M: 128, TILE_N: 128, STEPS: 2, STAGES: 3, WARPS_HIGH: 2, WARPS_WIDE: 4, BLOCKS: 2, COLUMN_ROWS: 64}
+constants: {TILE_M: 128, TILE_N: 128, STEPS: 2, STAGES: 3, WARPS_HIGH: 2, WARPS_WIDE: 4, BLOCKS: 2, COLUMN_ROWS: 64, SPLIT_THREADS: 1024}
 limits:    {m: 1048576, n: 1048576, k: {at_least: 16}}    # a sum of few products shows that lo * lo is left out
 least_arch: sm_80
 claims:

@@ -11,7 +11,7 @@ expect:    wgmma does 16 times the multiply-adds of the FP32 pipes, mma.sync abo
 builds_on: fp16x3_mma
 split:     {precision: fp16, products: 3}
 reference: https://docs.nvidia.com/cuda/parallel-thread-execution/#asynchronous-warpgroup-level-matrix-instructions
-constants: {TILE_M: 128, TILE_N: 256, STEPS: 4, STAGES: 2, COLUMN_ROWS: 64}
+constants: {TILE_M: 128, TILE_N: 256, STEPS: 4, STAGES: 2, COLUMN_ROWS: 64, SPLIT_THREADS: 1024}
 limits:    {m: 1048576, n: 1048576, k: {at_least: 16}}    # a sum of few products shows that lo * lo is left out
 least_arch: sm_90a
 claims:

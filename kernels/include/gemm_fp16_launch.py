@@ -26,7 +26,7 @@ def split_and_multiply(kernels: Any, case: Any, threads: int, split_b: tuple[int
     b_parts = kernels.empty((tiles_n * TILE_N, steps * 16), np.uint32)
     row_largest, row_is_marked = kernels.empty((m,), np.uint32), kernels.empty((m,), np.int32)
     column_largest, column_is_marked = kernels.empty((n,), np.uint32), kernels.empty((n,), np.int32)
-    split_threads = (kernels.constants.get("SPLIT_THREADS", 256),)
+    split_threads = (kernels.constants["SPLIT_THREADS"],)
     column_grid = (-(-n // 256), -(-k // kernels.constants["COLUMN_ROWS"]))
     b_grid = (tiles_n * TILE_N // split_b[0], -(-steps // split_b[1]))
     fallback_grid = (min(max(m, n), 4 * cupy.cuda.Device().attributes["MultiProcessorCount"]),)

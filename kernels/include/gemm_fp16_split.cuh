@@ -1,10 +1,8 @@
 // Kernels of every product of FP32 matrices from hi and lo FP16 parts: the one that splits A, the one before B is split, and
-// the last one. TILE_M is the rows of a block's tile of C, COLUMN_ROWS the rows of B that a block looks at.
+// the last one. TILE_M is the rows of a block's tile of C, COLUMN_ROWS the rows of B that a block looks at, SPLIT_THREADS the
+// threads of a block that splits A.
 
 #pragma once
-#ifndef SPLIT_THREADS
-#define SPLIT_THREADS 256  // of a block that splits A, as gemm_fp16_launch.py has it too
-#endif
 #include "gemm_fp16_parts.cuh"
 
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS) split_a(

@@ -307,7 +307,7 @@ class Times(EvidencePart):
             ratio = statistics.ratio_of_sums(base, mine, paired=False)
         else:
             ratio = statistics.unpaired_ratio(base[0], mine[0])
-        within = ratio.widen(max(self._drift_of_sum(side, size) for side in (others, parts)))
+        within = ratio.widen(max(self._drift_of_sum(side, size, kind) for side in (others, parts)))
         second = self._separate_ratio(parts, over, size, "gpu") if kind == "op" else None
         return Speedup(within, False, self._verdict(within, second))
 
@@ -324,9 +324,9 @@ class Times(EvidencePart):
         margin = self._ev.config.measuring.equivalence_margin
         return statistics.agreed_verdict(ratio, second.ratio if second else None, margin)
 
-    def _drift_of_sum(self, parts: Parts, size: int) -> float:
+    def _drift_of_sum(self, parts: Parts, size: int, kind: str) -> float:
         """The drift of a time of several layers: each layer's counts by its share of that time."""
-        times = {part: time.value for part in parts if (time := self.op(part[1], part[0], size))}
+        times = {part: time.value for part in parts if (time := self.op(part[1], part[0], size, kind))}
         drifts = (self.drift.limit(name, size, layer) * ms for (layer, name), ms in times.items())
         return sum(drifts) / sum(times.values())
 

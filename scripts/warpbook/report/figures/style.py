@@ -89,9 +89,9 @@ def format_ratio(value: float, _: int) -> str:
     return f"{value:g}×"
 
 
-def case_title(ev: Evidence, case: Case) -> str:
-    """A case's name, and what it is where the name does not say it."""
-    what = str(case.at(ev.largest))
+def case_title(case: Case, size: int) -> str:
+    """A case's name, and what it is at a size where the name does not say it."""
+    what = str(case.at(size))
     return case.name if case.name.replace(" ", "") == what.replace(" ", "") else f"{case.name}: {what}"
 
 
@@ -106,7 +106,7 @@ def case_panels(ev: Evidence, row_in: float) -> tuple[Figure, list[Axes]]:
     for empty in places:
         empty.set_visible(False)
     for axes, case in zip(panels, ev.layers, strict=True):
-        axes.set_title(case_title(ev, case) if rows == 1 else case.name)  # the tables say what the cases are
+        axes.set_title(case_title(case, ev.largest) if rows == 1 else case.name)  # the tables say what the cases are
     return figure, panels
 
 

@@ -70,9 +70,10 @@ def _coverage(ev: Evidence, counted: list[str]) -> str:
     older, whole = run is not ev.gpu_run, "network" if ev.is_network else "study"
     changed = " there, or whose sources are others today" if older else ""
     named = ", ".join(others) if len(others) <= MOST_NAMED else f"the other {len(others)} variants"
-    without = f"; none are of {named}, whose programs were not profiled on this {whole}{changed}" if others else ""
-    which = "every variant with a time" if not others else ", ".join(counted)
-    said = f"The counters are of the run {run.run_id} and the {whole} {ev.network.name}: of {which}{without}."
+    lacking = f"{named}, whose programs were not profiled on this {whole}{changed}"
+    most = "every variant with a time" + f" but {lacking}" * bool(others)
+    which = most if len(others) < len(counted) else f"{', '.join(counted)}; none are of {lacking}"
+    said = f"The counters are of the run {run.run_id} and the {whole} {ev.network.name}: of {which}."
     return f"{said} The run {ev.gpu_run.run_id}, which the times are of, holds none." if older else said
 
 

@@ -1,23 +1,39 @@
 """The sections of a problem's ladder that a network's report does not have: accuracy, and what others published."""
 
 import re
+from functools import cache
+from pathlib import Path
 
 import pytest
 
+from small_run import as_of_today
 from warpbook.common import units
+from warpbook.common.files import PROJECT
+from warpbook.common.quick_yaml import load_yaml
+from warpbook.config import settings
 from warpbook.harness import reference
 from warpbook.report.evidence import Evidence
+from warpbook.report.figures import unit_plots
 from warpbook.report.views import accuracy, cell_markup, published_comparison
-from warpbook.runs import tables
+from warpbook.report.views.ladder import common_size, ladder_view
+from warpbook.runs import catalog, tables
+from warpbook.runs.catalog import Run
 
 
 @pytest.fixture(scope="module")
-def ladder(newest_archive, opened, planned):
-    """The evidence of a problem's study in the newest archive."""
+def ladder(planned, tmp_path_factory):
+    """The evidence of a problem's study in the newest archived run of it, as of today's sources."""
+    newest = {name: run for run in catalog.gpu_runs(PROJECT / catalog.ARCHIVES) for name in run.record["networks"]}
+    studies = load_yaml(settings.FILE.read_text())["studies"]
 
-    def make(name: str) -> Evidence:
-        run = opened(newest_archive)
-        ev = Evidence(planned(study=name, measuring=run.record["measuring"], gpu="auto"), name, run)
+    @cache
+    def read(path: Path) -> Run:
+        return catalog.open_run(as_of_today(path, tmp_path_factory.mktemp("run")))
+
+    def make(name: str, **changes: list[int]) -> Evidence:
+        run = read(newest[name].path)
+        changed = {**studies, name: studies[name] | changes}
+        ev = Evidence(planned(study=name, measuring=run.record["measuring"], gpu="auto", studies=changed), name, run)
         ev.gpu_run = run
         return ev
 
@@ -51,6 +67,45 @@ def test_an_error_is_shown_beside_its_tolerance_by_the_terms_of_its_sum(ladder):
     assert accuracy.accuracy_view(ladder("softmax")).own_magnitude
     ev.checks.unit_errors = {}
     assert accuracy.accuracy_view(ev) is None
+
+
+def test_gpu_times_are_compared_where_every_op_time_was_refused(ladder):
+    ev = ladder("gemm", sizes=[8192])
+    at_most = "gemm/fp16x3_tma", "square", 8192
+    assert ev.times.op(*at_most) is None  # the power limit slowed the GPU down
+    speedup = ev.times.speedup(*at_most, over="gemm/cublas_fp32", kind="gpu")
+    assert speedup.ratio.low > 2.5
+
+
+def test_a_figure_of_counters_names_the_size_that_they_were_read_at(ladder):
+    ev = ladder("gemm", sizes=[4096])
+    drawn = unit_plots.speed_of_light(ev, ["gemm/naive"], ev.layers)
+    assert "m=8192 n=8192 k=8192" in drawn and "4096" not in drawn
+
+
+def test_later_cases_stand_two_in_a_table_in_which_each_has_its_own_library(ladder):
+    ev = ladder("gemm")
+    tables_of_gpu = [table for table in ladder_view(ev).tables if table.id.startswith("ladder-gpu")]
+    assert [table.id for table in tables_of_gpu] == ["ladder-gpu-square", "ladder-gpu-tall"]
+    pair = tables_of_gpu[1]
+    assert [one.label for one in pair.head[1:]] == [
+        "tall",
+        "Of bound",
+        "Over library",
+        "ragged",
+        "Of bound",
+        "Over library",
+    ]
+    rows = {row[0]: row for row in pair.rows}
+    size = common_size(ev, "gpu", ev.layers[2])
+    ours = ev.times.op("gemm/fp16x3_tma", "ragged", size)
+    assert rows["fp16x3_tma"][4] == cell_markup.time_cell(ours, counted=False)
+    libraries = [row[0] for row in pair.rows if "1×" in (row[3], row[6])]
+    assert 1 <= len(libraries) <= 2 and all(name.endswith("(library)") for name in libraries)
+    fastest = [
+        ev.times.op(f"gemm/{name.split()[0]}", "tall", common_size(ev, "gpu", ev.layers[1])).value for name in rows
+    ]
+    assert fastest == sorted(fastest)
 
 
 def test_a_published_ladder_s_gains_and_shares_of_its_library_stand_beside_ours(ladder):

@@ -15,22 +15,28 @@ from warpbook.report.views.components import Cell, Figure, HtmlTable, TableColum
 
 MOST_CASES = 3  # the most layers of a network whose times have a column each beside their sum
 Parts = dict[str, Variant]  # which variant computes each case
+Place = tuple[Case, int]  # a case and a size
 
 
 def ladder_view(ev: Evidence) -> View:
-    """Each table at the largest size at which most variants have a figure."""
+    """Each case at the largest size at which most variants have a figure, later ones two in a table; a chart of the GPU's
+    rates, of the CPU's where there are none."""
     tables, charts, missing = [], [], []
     for device in ("gpu", "cpu"):
         sized = [(case, size) for case in ev.layers if (size := common_size(ev, device, case))]
-        tables += [
-            ladder_table(ev, device, (case,), size, lambda one: one.stem, explained=not place)
-            for place, (case, size) in enumerate(sized)
-        ]
         if not sized:
             run = ev.run_for(device)
             none = f"the run {run.run_id} holds none" if run else "there is no run"
             missing.append((device.upper(), ev.missing_reason(device) or none))
-        elif len(ev.sizes) > 1:
+            continue
+        later = sized[1:]
+        for places in [sized[:1], *(later[start : start + 2] for start in range(0, len(later), 2))]:
+            if len(places) == 2:
+                tables.append(_table_of_pair(ev, device, places))
+            else:
+                (case, size), explained = places[0], not tables
+                tables.append(ladder_table(ev, device, (case,), size, lambda one: one.stem, explained))
+        if len(ev.sizes) > 1 and not charts:
             charts.append(_chart(ev, device))
     return View(
         title=ev.problem.title,
@@ -49,6 +55,49 @@ def common_size(ev: Evidence, device: str, case: Case) -> int | None:
     }
     most = max(counts.values(), default=0)
     return max((size for size, count in counts.items() if count == most), default=None) if most else None
+
+
+def _table_of_pair(ev: Evidence, device: str, places: list[Place]) -> HtmlTable:
+    """Every variant's times of two cases beside each other, the fastest on the first of them first."""
+    first = places[0][0].name
+    known = {place: _fastest_first(ev, device, *place) for place in places}
+    libraries = {place: next(filter(_is_fp32_library, known[place]), None) for place in places}
+    order = {one.name: one for variants in known.values() for one in variants}
+    rows = tuple(
+        (
+            one.stem + " (library)" * one.header.peer,
+            *(cell for place, library in libraries.items() for cell in _pair_cells(ev, one, *place, library)),
+        )
+        for one in order.values()
+    )
+    heads = [(case.name, *["Of bound"] * (device == "gpu"), "Over library") for case, _ in places]
+    of = units.join_all([f"{case.name}: {case.at(size)}, {ev.at_size(size)}" for case, size in places])
+    over = [f"{cell_markup.library_words(ev, one)} on {case.name}" for (case, _), one in libraries.items() if one]
+    best = f" Best library at FP32 accuracy: {units.join_all(over)}." if over else ""
+    doubts = cell_markup.doubt_note(cell for row in rows for cell in row)
+    return HtmlTable(
+        f"ladder-{device}-{first.replace(' ', '-')}",
+        f"{of}, on {ev.device_name(device)}: every {device.upper()} variant, the fastest on {first} first. A case's name stands over its "
+        f"op times; other columns as in the first table.{best}{doubts}",
+        (*words("Variant"), *(column for labels in heads for column in numbers(*labels))),
+        rows,
+        "dense",
+    )
+
+
+def _fastest_first(ev: Evidence, device: str, case: Case, size: int) -> list[Variant]:
+    timed = [(ev.times.op(one.name, case.name, size), one) for one in ev.compared_variants(device)]
+    return [one for time, one in sorted(((time.value, one) for time, one in timed if time), key=lambda each: each[0])]
+
+
+def _pair_cells(ev: Evidence, one: Variant, case: Case, size: int, library: Variant | None) -> list[Cell]:
+    time = ev.times.op(one.name, case.name, size)
+    bound = [_share([ev.times.method_bound_ms(one.name, case, size)], time)] if one.device == "gpu" else []
+    return [cell_markup.time_cell(time, counted=False), *bound, _speedup_cell(ev, {case.name: one}, library, size)]
+
+
+def _is_fp32_library(one: Variant) -> bool:
+    return one.header.peer and one.header.precision == "fp32"
 
 
 def ladder_table(
@@ -74,7 +123,7 @@ def ladder_table(
     timed = [(time, parts) for time, parts in known if time]
     whole = [next(iter(parts.values())) for _, parts in timed if len({one.name for one in parts.values()}) == 1]
     naive = next((one for one in whole if not one.header.builds_on and not one.header.peer), None)
-    library = next((one for one in whole if one.header.peer and one.header.precision == "fp32"), None)
+    library = next(filter(_is_fp32_library, whole), None)
     of = f"{cases[0].name}: {cases[0].at(size)}" if len(cases) == 1 else f"All {ev.case_word}s together"
     best = f" Best library at FP32 accuracy: {cell_markup.library_words(ev, library)}." if library else ""
     has_energy = any(ev.times.energy_of_sum(parts, size) for _, parts in timed)
@@ -90,7 +139,7 @@ def ladder_table(
         f"variant with the one that it builds on.{energy} †: times of two separate jobs. A ratio without it is of samples taken in "
         "alternation; the times are of each variant's own job."
         if explained
-        else f"Columns as in the first table of the {device.upper()}."
+        else "Columns as in the first table."
     )
     return HtmlTable(
         f"ladder-{device}" + (f"-{cases[0].name.replace(' ', '-')}" if len(cases) == 1 else ""),

@@ -89,7 +89,8 @@ def _left_out(ev: Evidence) -> list[str]:
     alike: dict[tuple[str, str, str], list[str]] = {}
     for row in ev.problems.of_variants.to_dict("records"):
         reason = _short(str(row["reason"]).replace(str(row["variant"]), "it"))
-        alike.setdefault((str(row["device"]), str(row["status"]), reason), []).append(str(row["variant"]))
+        some = "some times of " * any(len(row[where]) for where in ("layers", "sizes", "kinds"))
+        alike.setdefault((str(row["device"]), str(row["status"]), reason), []).append(f"{some}{row['variant']}")
     for (device, status, reason), names in alike.items():
         if status == "unsupported":
             continue

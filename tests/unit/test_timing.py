@@ -1,4 +1,5 @@
 import itertools
+import math
 import time
 from types import SimpleNamespace
 
@@ -103,6 +104,33 @@ def test_a_series_goes_on_until_it_has_its_least_samples_without_a_slowdown_or_l
     result = timing.sample_interleaved({"n": slow}, policy, 0.01, lambda: (None, True))
     assert timing.unthrottled_ms(result.samples["n"]) == []
     assert 5 < len(result.samples["n"]) <= 14
+
+
+def test_a_gpu_whose_power_limits_its_clock_rests_until_a_series_has_its_least_samples(monkeypatch):
+    """Of a GPU whose average power may be 1: a call of 0.01 s takes 3."""
+    now = averaged = 0.0
+
+    def passes(seconds, power):
+        nonlocal now, averaged
+        now += seconds
+        averaged = power + (averaged - power) * math.exp(-seconds / 0.1)
+
+    monkeypatch.setattr(timing, "perf_counter", lambda: now)
+    monkeypatch.setattr(timing, "sleep", lambda seconds: passes(seconds, 0.1))
+    policy = series(warmup=1, min_samples=6, max_samples=300, max_time_s=0.15, min_samples_timeout_s=3)
+
+    def sound(rest_s):
+        def call():
+            slowed = averaged > 1
+            passes(0.02 if slowed else 0.01, 3.0)
+            return 20.0 if slowed else 10.0
+
+        taken = timing.sample_interleaved({"n": call}, policy, 1e-9, lambda: (1980.0, averaged > 1), rest_s)
+        return timing.unthrottled_ms(taken.samples["n"])
+
+    assert len(sound(0.0)) < 6
+    averaged = 0.0
+    assert len(sound(timing.REST_S)) >= 6 and set(sound(timing.REST_S)) == {10.0}
 
 
 @pytest.mark.parametrize("on_device", [True, False])

@@ -22,7 +22,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from time import perf_counter  # by name: a launcher may replace it in its module
+from time import perf_counter, sleep  # by name: a launcher may replace them in their module
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,10 @@ LONG_ROUND_S = 0.005
 JUDGED = 3
 """A series on a GPU that verdicts rest on may last so many times `max_time_s`: fresh inputs, waking calls and messages
 between two samples of a short call take longer than the call."""
+
+REST_S = 0.2
+"""A GPU rests so long after a round that a slowdown was active in: power that limits the clock is averaged over about that
+time. A kernel that needs more than the limit is timed at the full clock so, as one that is called now and then has it."""
 
 SLOWER_WHEN_FRESH, FRESH_SLACK_MS, FRESH_CALLS = 3, 0.2, 5
 """A call on fresh inputs may take so many times its median and so much more; the fastest of so many counts."""
@@ -97,6 +101,7 @@ def sample_interleaved(
     series: SeriesPolicy,
     relative_noise: float,
     read_device: Callable[[], tuple[float | None, bool | None]] = lambda: (None, False),
+    rest_s: float = 0.0,
 ) -> SeriesResult:
     """Take rounds of samples, one of each timer a round, the order reversed every other round.
 
@@ -104,7 +109,7 @@ def sample_interleaved(
     when `max_time_s` is spent (`time`), or at `max_samples` (`samples`); never before `min_samples` that were not, unless
     `min_samples_timeout_s` is spent. The first `warmup` rounds are not counted, unless they alone outlast the budget:
     then they are long enough to stand. Whether a round was throttled may be known some rounds later: until then
-    `read_device` says None, and what was known last is taken to hold.
+    `read_device` says None, and what was known last is taken to hold. After a throttled round comes a rest.
     """
     samples: dict[str, list[Sample]] = {name: [] for name in timers}
     order = list(timers)
@@ -157,6 +162,8 @@ def sample_interleaved(
         full = quiet >= series.max_samples
         if full and not unknown:
             return SeriesResult(samples, "samples")
+        if slowed:
+            sleep(rest_s)
         round_s, spent = take_round(kept=not full)
 
 
@@ -268,6 +275,7 @@ def sample_rows(
                 series.model_copy(update={"max_time_s": longest_s}),
                 measuring.target_rel_ci,
                 bench.read_clock,
+                REST_S if bench.on_device else 0.0,
             )
         for name, samples in result.samples.items():
             if (state, kind) == bench.compared[-1] and unthrottled_ms(samples):

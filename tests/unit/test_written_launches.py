@@ -1688,3 +1688,20 @@ def test_a_pointer_to_what_is_no_number_is_refused(tmp_path):
     lines = "arguments: [x, y, n]\nthreads: [1]\ngrid: [1]\n"
     read = read_beside(tmp_path, "reduce", "__global__ void sum(Pixel *x, float *y, int n) {}\n", lines)
     assert read.read_error == "mine.cu: sum: `x` points to Pixel, which is no type of numbers here"
+
+
+def test_an_element_that_the_host_sets_is_not_what_its_array_is_made_of():
+    code = """\
+__global__ void product(const float *A, const float *B, float *C, int M, int N, int K) { C[0] = A[0] * B[0]; }
+int main()
+{
+    int M = 8, N = 8, K = 8;
+    float *A, *B, *C;
+    cudaMallocManaged(&A, M * K * 4); cudaMallocManaged(&B, K * N * 4); cudaMallocManaged(&C, M * N * 4);
+    for (int i = 0; i < M * K; ++i) A[i] = rand() / (float)RAND_MAX;
+    *B = i + 1;
+    product<<<1, 1>>>(A, B, C, M, N, K);
+}
+"""
+    read = launch_reader.read(code, "", HostNames(problems.find("gemm")))
+    assert read.facts["arguments"] == ["a", "b", "c", "m", "n", "k"]

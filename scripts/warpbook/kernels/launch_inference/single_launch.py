@@ -337,7 +337,8 @@ class LaunchInference:
                 node.type
             )
             target, value = (cuda_ast.field(node, each) for each in kind) if kind else (None, None)
-            if target is not None and value is not None:
+            is_whole = node.type == "init_declarator" or (target is not None and target.type == "identifier")
+            if target is not None and value is not None and is_whole:
                 is_pointer_of = "*" in cuda_ast.node_text(target) or node.type == "assignment_expression"
                 found.setdefault(declared_name(target), []).append(value if is_pointer_of else node)
         kinds = ("binary_expression", "pointer_expression", "identifier")

@@ -13,6 +13,8 @@ from warpbook.kernels import variants
 from warpbook.problems import case_sets
 from warpbook.runs.schema import Row
 
+SIZE = 64
+"""The size that a study's cases are emulated at where no extent is one: each needs one."""
 FAULT = "PLANTED_FAULT"
 """The variable of the environment that says by its number which planted fault is there; none without it."""
 
@@ -22,15 +24,16 @@ def checked(folder: Path, name: str, cases: str = "fa17", wrong: bool = False) -
     check_variant.py makes them. Of one of CUDA that is to be `wrong`, up to those of the first case that is: it is
     compiled for data races only if none is."""
     variant, network = variants.read(name, folder), case_sets.find(cases)
+    size = 1 if network.problem.facts.size else SIZE
     with scratch_folder() as built:
         if wrong:
             ragged = checking.ragged_cases(variant)
             rows: list[Row] = []
-            for its in check_variant.emulate_cases(variant, network, ragged, False, built, 1):
+            for its in check_variant.emulate_cases(variant, network, ragged, False, built, size):
                 rows += its
                 if reasons(its):
                     return rows
-        return [row for rows in check_variant.emulate(variant, network, False, built) for row in rows]
+        return [row for rows in check_variant.emulate(variant, network, False, built, size) for row in rows]
 
 
 def reasons(rows: Iterable[Row]) -> list[str]:

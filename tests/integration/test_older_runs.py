@@ -181,8 +181,9 @@ def test_a_variant_whose_sources_changed_since_has_no_counters_of_the_older_run(
     said = judged(shown, "shared_input")
     assert said.verdict == "not testable"
     assert said.reason == f"counters are of the older run {OLDER}, but its sources changed after it was measured"
-    assert "every variant with a time but shared_input, whose programs were not profiled on this network there, or whose sources are" in (
-        analysis.analysis_view(shown).counts.coverage
+    assert (
+        "every variant with a time but shared_input, whose programs were not profiled on this network there, or whose sources are"
+        in (analysis.analysis_view(shown).counts.coverage)
     )
 
 

@@ -319,6 +319,39 @@ def test_a_kernel_of_whole_tiles_is_told_which_limits_it_lacks(blocks, words, tm
     assert first["reason"].endswith(f"say `{limits}`")
 
 
+MEMBERS = """\
+struct Matrix { int width, height, stride; float *elements; };
+__device__ float at(Matrix of, int row, int column) { return of.elements[row * of.stride + column]; }
+__global__ void product(Matrix A, Matrix B, Matrix C)
+{
+    int row = blockIdx.y * blockDim.y + threadIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= C.height || column >= C.width) return;
+    double sum = 0;
+    for (int i = 0; i < A.width; ++i) sum += (double)at(A, row, i) * at(B, i, column);
+    C.elements[row * C.stride + column] = sum;
+}
+void run(Matrix A, Matrix B, Matrix C)
+{
+    product<<<dim3((B.width + 7) / 8, (A.height + 7) / 8), dim3(8, 8)>>>(A, B, C);
+}
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("right", "wrong", "words"),
+    [
+        ("", "", ""),
+        ("column >= C.width", "column > C.width", "mine.cu:2: a read 0 bytes after the 120 bytes of b"),
+        ("sum += (double)", "sum = (double)", "exact on small integers"),
+    ],
+    ids=["right", "one column too many", "only the last product"],
+)
+def test_a_kernel_of_structures_is_judged_by_its_own_lines(right, wrong, words, tmp_path):
+    reason = judged(tmp_path, "gemm", MEMBERS.replace(right, wrong) if right else MEMBERS, {"m": 9, "n": 5, "k": 6})
+    assert words in reason if words else not reason
+
+
 ONE_BLOCK = """\
 __global__ void sum(const float *x, float *y, int n) {
     __shared__ float held[256];
@@ -396,7 +429,8 @@ def test_a_kernel_of_one_size_is_told_which(of, code, facts, status, limits, tmp
     variant = variants.read("mine", tmp_path)
     assert not variant.read_error
     cases = case_sets.find("fa17" if of == "conv" else of)
-    (row, *_), *_ = check_variant.emulate_cases(variant, cases, checking.ragged_cases(variant)[:3], False, built, 1)
+    size = 1 if of == "conv" else emulated.SIZE
+    (row, *_), *_ = check_variant.emulate_cases(variant, cases, checking.ragged_cases(variant)[:3], False, built, size)
     assert row["status"] == status and row["reason"].endswith(f"say `limits: {limits}`")
 
 

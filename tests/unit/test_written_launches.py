@@ -12,7 +12,14 @@ from warpbook.common import expressions
 from warpbook.common.files import PROJECT
 from warpbook.harness import recorded_launches
 from warpbook.kernels import variants
-from warpbook.kernels.launch_inference import cuda_ast, inferred_facts, launch_reader, single_launch
+from warpbook.kernels.launch_inference import (
+    cuda_ast,
+    inferred_facts,
+    launch_reader,
+    launch_sites,
+    single_launch,
+    struct_parameters,
+)
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.inferred_facts import UnreadableLaunch
 from warpbook.problems import networks
@@ -1688,6 +1695,83 @@ def test_a_pointer_to_what_is_no_number_is_refused(tmp_path):
     lines = "arguments: [x, y, n]\nthreads: [1]\ngrid: [1]\n"
     read = read_beside(tmp_path, "reduce", "__global__ void sum(Pixel *x, float *y, int n) {}\n", lines)
     assert read.read_error == "mine.cu: sum: `x` points to Pixel, which is no type of numbers here"
+
+
+IN_STRUCTURES = """\
+struct __align__(16) Product { const float* __restrict__ A, *B; float* C; int M, N, K; float alpha = 1; };
+template <int SIDE>
+__global__ void __launch_bounds__(SIDE * SIDE)
+product(const __grid_constant__ Product p, int unused)
+{
+    int row = blockIdx.y * SIDE + threadIdx.y, column = blockIdx.x * SIDE + threadIdx.x;
+    if (row >= p.M || column >= p.N) return;
+    float sum = 0;
+    for (int k = 0; k < p.K; ++k) sum += p.A[row * p.K + k] * p.B[k * p.N + column];
+    p.C[row * p.N + column] = p.alpha * sum;
+}
+"""
+OF_MATRICES = """\
+typedef struct { int width, height, stride; float* elements; } Matrix;
+extern "C" __global__ void product(const Matrix, Matrix, Matrix);
+__device__ void set(Matrix of, int row, int column, float value) { of.elements[row * of.stride + column] = value; }
+extern "C" __global__ void product(const Matrix A, Matrix B, Matrix C) { set(C, blockIdx.y, blockIdx.x, 0); }
+"""
+ON_DEVICE = """\
+    Matrix d_A; d_A.width = d_A.stride = A.width; d_A.height = A.height;
+    cudaMalloc(&d_A.elements, A.width * A.height * sizeof(float));
+"""
+STRUCTURES = {
+    "set member by member": (
+        IN_STRUCTURES + """
+void run(int M, int N, int K, float* first, float* second, float* result)
+{
+    Product p;
+    p.C = result; p.A = first; p.B = second; p.M = M; p.N = N; p.K = K; p.alpha = 1.0f;
+    product<16><<<dim3((N + 15) / 16, (M + 15) / 16), dim3(16, 16)>>>(p, 7);
+}
+""", ["a", "b", "c", "m", "n", "k", 1.0, 7], 17),
+    "listed in the launch": (
+        IN_STRUCTURES + """
+void run(int M, int N, int K, float* a, float* b, float* c)
+{
+    product<16><<<dim3((N + 15) / 16, (M + 15) / 16), dim3(16, 16)>>>({a, b, c,
+        M, N, K, 1.0f}, 7);
+}
+""", ["a", "b", "c", "m", "n", "k", 1.0, 7], 15),
+    "matrices with their extents": (
+        OF_MATRICES + "void run(const Matrix A, const Matrix B, Matrix C)\n{\n" + ON_DEVICE + ON_DEVICE.replace("A", "B")
+        + ON_DEVICE.replace("A", "C") + "    product<<<dim3(B.width, A.height), 1>>>(d_A, d_B, d_C);\n}\n",
+        ["k", "m", "k", "a", "n", "k", "n", "b", "n", "m", "n", "c"], 13),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", STRUCTURES)
+def test_a_kernel_gets_the_members_of_structures_that_its_file_gives_it_by_value(form):
+    code, arguments, line = STRUCTURES[form]
+    read = launch_reader.read(code, "", HostNames(problems.find("gemm")))
+    assert (read.facts["arguments"], read.line) == (arguments, line)
+    flat = struct_parameters.flatten(code)
+    assert flat.count("\n") == code.count("\n") and launch_sites.parameter_names(flat)["product"][0] in (
+        "p_A",
+        "A_width",
+    )
+    assert "product_of_structures" in cuda_ast.device_code(flat)
+
+
+@pytest.mark.parametrize(
+    "structure",
+    ["struct P { P(int n); int n; };", "struct P { float held[4]; };", "struct P : Base { int n; };", "template <class T> struct P { T n; };",
+     "struct P { int n; }; struct Q { P inner; };"],
+)  # fmt: skip
+def test_a_structure_of_more_than_pointers_and_numbers_stays_one(structure):
+    kind = "Q" if "Q" in structure else "P<int>" if "template" in structure else "P"
+    code = f"{structure}\n__global__ void f({kind} p, float* y) {{}}\nvoid run({kind} p, float* y) {{ f<<<1, 1>>>(p, y); }}\n"
+    assert struct_parameters.flatten(code) == code
+
+
+def test_a_structure_that_a_function_makes_for_a_launch_stays_one():
+    code = "struct P { int n; };\n__global__ void f(P p) {}\nvoid run(int n) { f<<<1, 1>>>(make(n)); }\n"
+    assert struct_parameters.flatten(code) == code
 
 
 def test_an_element_that_the_host_sets_is_not_what_its_array_is_made_of():

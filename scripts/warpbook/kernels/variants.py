@@ -27,7 +27,7 @@ from warpbook.common.files import PROJECT, new_module
 from warpbook.kernels import declared_launch, ece408, headers, occupancy, python_functions, sources
 from warpbook.kernels.headers import Header
 from warpbook.kernels.languages import LANGUAGES, Language
-from warpbook.kernels.launch_inference import launch_reader, launch_sites, preprocessor
+from warpbook.kernels.launch_inference import launch_reader, launch_sites, preprocessor, struct_parameters
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.inferred_facts import InferredLaunch
 from warpbook.kernels.launches import Argument, Call
@@ -119,7 +119,7 @@ class Variant:
     def text(self) -> str:
         """Its CUDA C++ for a compiler, with what it includes of the project."""
         assert self.cuda_source is not None
-        return sources.inline_includes(self.cuda_source).text
+        return _as_launched(sources.inline_includes(self.cuda_source).text, self.launcher)
 
     @cached_property
     def kernel(self) -> str:
@@ -343,6 +343,15 @@ def variant_folder(name: str) -> Path:
     return own
 
 
+def _as_launched(code: str, launcher: Path | None) -> str:
+    """CUDA C++ whose kernels get pointers and numbers alone, where nobody but us gives them."""
+    if launcher or ece408.interface(code):
+        return code
+    with suppress(ImportError):
+        return struct_parameters.flatten(code)
+    return code
+
+
 def read(name: str, folder: Path | None = None) -> Variant:
     """One variant, by its full name. A file that cannot be read makes a variant with a `read_error`."""
     folder = folder or variant_folder(name)
@@ -355,7 +364,7 @@ def read(name: str, folder: Path | None = None) -> Variant:
     inlined = sources.inline_includes(cuda) if cuda else sources.Inlined("", described.code, (), "")
     # A stranger's header may be its host code's alone: the compiler tells.
     absent = inlined.problem if described.header else ""
-    described = replace(described, code=inlined.code, problem=described.problem or absent)
+    described = replace(described, code=_as_launched(inlined.code, python), problem=described.problem or absent)
     beside = sources.read_facts(facts) if facts else sources.Source("", "")
     said_by = compiled or python or facts or folder / f"{name}.cu"
     keys: frozenset[str] = frozenset()
@@ -377,7 +386,7 @@ def read(name: str, folder: Path | None = None) -> Variant:
         defined = content.get("constants") or {}
         if cuda and not described.header and isinstance(defined, dict):
             with suppress(ImportError):
-                described = replace(described, code=preprocessor.active(inlined.code, defined))
+                described = replace(described, code=preprocessor.active(described.code, defined))
             if "__global__" in inlined.code and "__global__" not in described.code:
                 raise ValueError(preprocessor.missing_macro(inlined.code))
         given: dict[str, Any] = {

@@ -15,6 +15,8 @@ _SIDES = {
     **dict.fromkeys(("rows", "row", "height", "h", "y"), -2), **dict.fromkeys(("cols", "col", "columns", "width", "w", "x"), -1),
 }  # fmt: skip
 """Words for rows and columns, and where a shape has them."""
+_LEADING = ("stride", "pitch", "ld")
+"""Words for the distance of a matrix's rows."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _NO_SIDE = {"num", "n", "size", "dim", "dims", "shape", "d", "of"}
 _OF_BATCH = re.compile(r"(?:num|n)?(?:b|bs|batch(?:es|size|count)?)")
@@ -87,11 +89,11 @@ class HostNames:
         words = [word.lower() for word in _WORD.findall(name)]
         for place, side in reversed(list(enumerate(words))):
             of = [word for word in words[:place] + words[place + 1 :] if word not in _NO_SIDE]
-            if side not in _SIDES or len(of) != 1:
+            if side not in (*_SIDES, *_LEADING) or len(of) != 1:
                 continue
             array = self.arrays["123".find(of[0])] if of[0] in "123" else self.find_array(of[0])
-            if len(shape := self._shapes.get(array, ())) > 1:
-                return self.extent_at_place(array, len(shape) + _SIDES[side])
+            if len(shape := self._shapes.get(array, ())) == 2 or (len(shape) > 2 and side in _SIDES):
+                return self.extent_at_place(array, len(shape) + _SIDES.get(side, -1))
             if unusual := [one for one in self._extents.get(of[0], ()) if one in self._usual]:
                 return unusual[0]
         return ""
@@ -159,7 +161,8 @@ class HostNames:
         return _FACTORS.get(_plain(name))
 
     def find_array(self, name: str) -> str:
-        """The array that a pointer's name is of; empty where it is none's."""
+        """The array that a pointer's name is of, a structure's by the member's; empty where it is none's."""
+        name = name.rpartition(".")[2]
         bare = _PLACE.sub("", _CAMEL.sub("", name))
         return self._arrays.get(_plain(name), "") or self._arrays.get(_plain(bare), "")
 

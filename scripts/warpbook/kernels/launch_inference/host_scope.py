@@ -5,6 +5,7 @@ A variable that a loop or a condition changes is not known; nor is one that a ca
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -559,8 +560,14 @@ class HostScope:
         base = left.named_children[0] if left.type == "field_expression" else left
         name, line = cuda_ast.node_text(base), cuda_ast.line(node)
         known = self.known.get(name)
+        if left != base:
+            self.known.pop(cuda_ast.node_text(left), None)
         if sign != "=":
             self._change(name, sign, cuda_ast.node_text(right), line)
+        elif left.type == "field_expression" and not isinstance(known, Extents):
+            with suppress(UnreadableExpression):
+                if (made := self.reader.value(right, line)).constant:
+                    self.known[cuda_ast.node_text(left)] = made
         elif left.type == "field_expression":
             place = "xyz".find(cuda_ast.field_text(left, "field"))
             if isinstance(known, Extents) and place >= 0:
@@ -597,6 +604,7 @@ class HostScope:
             elif node.type == "init_declarator" and where != "in a block of its own":
                 changed = cuda_ast.field(node, "declarator") if statement.type in LOOPS else None
             while changed is not None and changed.type == "field_expression":
+                self.known.pop(cuda_ast.node_text(changed), None)
                 changed = cuda_ast.field(changed, "argument")
             if changed is not None and changed.type == "identifier":
                 name = cuda_ast.node_text(changed)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from warpbook.kernels import ece408, sources
-from warpbook.kernels.launch_inference import cuda_ast, launch_rewriting, launch_sites, preprocessor
+from warpbook.kernels.launch_inference import cuda_ast, launch_rewriting, launch_sites, preprocessor, struct_parameters
 from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.host_scope import Globals
 from warpbook.kernels.launch_inference.inferred_facts import (
@@ -48,7 +48,7 @@ def read(text: str, wanted: "str | Sequence[str]" = "", names: HostNames | None 
 
     Raises UnreadableLaunch where it does, and how cannot be told; ImportError without tree-sitter.
     """
-    text = cuda_ast.join_brackets(text)
+    text = struct_parameters.flatten(cuda_ast.join_brackets(text))
     if not re.search(r"<<<|\bcudaLaunchKernel\b", sources.without_comments(text)):
         return None
     root = cuda_ast.parse(launch_rewriting.rewrite(text))

@@ -274,8 +274,8 @@ def written_names(function: "Node", root: "Node", seen: frozenset[str] = frozens
             called = cuda_ast.field_text(node, "function")
             stores = _STORES.search(called)
             for place, given in enumerate(cuda_ast.arguments(node)):
-                if (stores and place == 0) or _writes(unqualified(called), place, root, seen):
-                    found |= _words(given)
+                wholly = stores and place == 0
+                found |= _words(given) if wholly else _written_of(given, unqualified(called), place, root, seen)
         elif target is not None and target.type != "identifier":
             found |= _words(target)
     for name, words in reversed(made):
@@ -288,13 +288,23 @@ def _words(node: "Node") -> set[str]:
     return set(re.findall(r"\w+", cuda_ast.node_text(node).partition("[")[0]))
 
 
-def _writes(called: str, place: int, root: "Node", seen: frozenset[str]) -> bool:
-    """Whether a function of the file writes through the pointer that it gets at a place."""
+def _written_of(given: "Node", called: str, place: int, root: "Node", seen: frozenset[str]) -> set[str]:
+    """Names in what a function of the file gets at a place, a pointer or a structure of pointers, where it writes through
+    it: of a structure those of the members that it names."""
     function = None if called in seen else _functions(root).get(called)
     parameters = function_parameters(function) if function else []
-    if function is None or place >= len(parameters) or not is_pointer(parameters[place][1]):
-        return False
-    return parameters[place][0] in written_names(function, root, seen | {called})
+    if function is None or place >= len(parameters):
+        return set()
+    name, declared = parameters[place]
+    kind = cuda_ast.field(declared, "type")
+    is_structure = kind is not None and kind.type in ("type_identifier", "struct_specifier")
+    if not (is_structure or is_pointer(declared)):
+        return set()
+    written = written_names(function, root, seen | {called})
+    words = _words(given) if name in written else set()
+    if given.type == "compound_literal_expression":
+        return {word for word in words if word.rpartition("_")[2] in written} or words
+    return words
 
 
 @lru_cache(8)

@@ -58,6 +58,8 @@ _ZERO = re.compile(
 """A value, an initializer or an allocation of zeros."""
 _SET = re.compile(r"\*(\w+)=[^=]|(\w+)\[0\]=[^=]")
 _MADE_AS = re.compile(r"(\w+)=(?:torch|at)::(?:zeros|full)")
+_WHOLE = ("identifier", "field_expression")
+"""A variable, or a structure's, not what a pointer points to."""
 _FACTOR = r"\w+(?=\s*\*)|(?<=\*)\w+|(?<=\* )\w+"
 
 
@@ -325,8 +327,12 @@ class LaunchInference:
                 break
             base = inner
         name = cuda_ast.node_text(base) if base.type in ("identifier", "this") else ""
-        of = self._pointer_values.get(name) if base == node else None
-        return self._pointer(of) if of is not None else (name, None)
+        member = cuda_ast.node_text(node) if name and node.type == "field_expression" else ""
+        of = self._pointer_values.get(member or name) if member or base == node else None
+        if of is not None:
+            return self._pointer(of)
+        # d_A.elements is d_A's, and params.a is a.
+        return (member if not self.names.find_array(name) and self.names.find_array(member) else name, None)
 
     @cached_property
     def _pointer_values(self) -> "dict[str, Node]":
@@ -337,10 +343,11 @@ class LaunchInference:
                 node.type
             )
             target, value = (cuda_ast.field(node, each) for each in kind) if kind else (None, None)
-            is_whole = node.type == "init_declarator" or (target is not None and target.type == "identifier")
+            is_whole = node.type == "init_declarator" or (target is not None and target.type in _WHOLE)
             if target is not None and value is not None and is_whole:
                 is_pointer_of = "*" in cuda_ast.node_text(target) or node.type == "assignment_expression"
-                found.setdefault(declared_name(target), []).append(value if is_pointer_of else node)
+                name = cuda_ast.node_text(target) if target.type == "field_expression" else declared_name(target)
+                found.setdefault(name, []).append(value if is_pointer_of else node)
         kinds = ("binary_expression", "pointer_expression", "identifier")
         made = {name: values[0] for name, values in found.items() if len(values) == 1 and values[0].type in kinds}
         begins = {name: next(iter(re.findall(r"\w+", cuda_ast.node_text(value))), "") for name, value in made.items()}
@@ -624,7 +631,8 @@ class LaunchInference:
 
     def _fraction(self, parameter: str, node: "Node") -> float | str:
         """The number of a float: one that the source gives, else of a factor that the problem has not."""
-        factors = map(self.names.taken_number, (cuda_ast.node_text(node), parameter))
+        written = cuda_ast.node_text(node)
+        factors = map(self.names.taken_number, (written, written.rpartition(".")[2], parameter))
         taken = next((factor for factor in factors if factor is not None), None)
         given = None
         with suppress(UnreadableExpression, ValueError):

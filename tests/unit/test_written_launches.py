@@ -1789,3 +1789,9 @@ int main()
 """
     read = launch_reader.read(code, "", HostNames(problems.find("gemm")))
     assert read.facts["arguments"] == ["a", "b", "c", "m", "n", "k"]
+
+
+def test_the_gallery_s_kernel_from_elsewhere_goes_in_as_it_is():
+    (kernel,) = (PROJECT / "docs/gallery/kernel-from-elsewhere/kernels").glob("*/*.cu")
+    read = launch_reader.read(kernel.read_text(), "", HostNames(problems.find(kernel.parent.name)))
+    assert read.facts["arguments"] == ["m", "n", "k", 1.0, "a", "b", 0.0, "c"]

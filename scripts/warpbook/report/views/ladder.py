@@ -21,7 +21,9 @@ Place = tuple[Case, int]  # a case and a size
 def ladder_view(ev: Evidence) -> View:
     """Each case at the largest size at which most variants have a figure, later ones two in a table; a chart of the GPU's
     rates, of the CPU's where there are none."""
-    tables, charts, missing = [], [], []
+    tables: list[HtmlTable] = []
+    charts: list[Figure] = []
+    missing = []
     for device in ("gpu", "cpu"):
         sized = [(case, size) for case in ev.layers if (size := common_size(ev, device, case))]
         if not sized:

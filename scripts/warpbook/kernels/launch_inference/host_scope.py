@@ -159,10 +159,18 @@ def _leaves(case: "Node") -> bool:
 
 
 def _always_leaves(statement: "Node") -> bool:
-    """Whether the function ends in an `if` without `else`."""
+    """Whether the function ends in an `if` without `else`, or the turn of a loop does: by `break` where what it compares
+    grows, so that later turns end there too."""
     body = cuda_ast.field(statement, "consequence")
     inner = body.named_children[-1:] if body and body.type == "compound_statement" else [body]
     last = inner[0] if inner else None
+    if last is not None and last.type in ("break_statement", "continue_statement"):
+        around: Node | None = statement.parent
+        while around is not None and around.type not in (*LOOPS, "switch_statement"):
+            around = around.parent
+        grows = re.fullmatch(r"\(?[^<>=!&|]+>=?[^<>=!&|]+\)?", cuda_ast.field_text(statement, "condition"))
+        ends_turn = around is not None and around.type in LOOPS and not cuda_ast.field(statement, "alternative")
+        return ends_turn and (last.type == "continue_statement" or bool(grows))
     return not cuda_ast.field(statement, "alternative") and bool(last and _LEAVES.match(cuda_ast.node_text(last)))
 
 

@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
+from warpbook.common.expressions import used_names
+
 UNKNOWN = "?"
 """What stands in a fact that was not read."""
 LAUNCH_KEYS = ("kernel", "arguments", "threads", "grid", "shared_bytes")
@@ -42,12 +44,18 @@ def sum_of_blocks(facts: dict[str, Any], output: str, value_bytes: int = 4) -> d
 
 
 def conditional_steps(facts: dict[str, Any], when: str) -> dict[str, Any]:
-    """The facts of launches as steps that are done where an expression is not 0."""
+    """The facts of launches as steps that are done where an expression is not 0; one of a loop's number decides only about
+    what stands in the loop."""
     launch = {key: value for key, value in facts.items() if key in (*LAUNCH_KEYS, "loop")}
     cleared = [{"clear": name} for name in facts.get("clear", ())]
     steps = [*cleared, *(facts.get("steps") or [launch])]
     rest = {key: value for key, value in facts.items() if key not in {*launch, "steps", "clear"}}
-    return {"steps": [step if when == "1" else {**step, "when": when} for step in steps], **rest}
+    counted = {name for step in steps for name in step.get("loop", ())} & used_names(when)
+    decided = [when != "1" and counted <= step.get("loop", {}).keys() for step in steps]
+    return {
+        "steps": [{**step, "when": when} if one else step for step, one in zip(steps, decided, strict=True)],
+        **rest,
+    }
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,8 @@ def limits_tried(variant: Variant) -> Iterator[tuple[str, dict[str, Any]]]:
     if len(facts.extents) == 2 and free:  # a row with a value for each thread of a block
         for least in (32, 256, 1024):
             yield f"{free[-1]} is {least} or more", {free[-1]: {"at_least": least}}
-    for multiple in (32, 128, 256) if len(free) > 1 else (1024, 4096):
+    tiles = (32, 128, 256) if len(facts.extents) > 2 else (32, 128, 256, 1024)
+    for multiple in tiles if len(free) > 1 else (1024, 4096):
         for names in (free[-1:], free) if len(facts.extents) == 2 else (free,):
             words = f"{units.join_all(names)} {'is a multiple' if len(names) == 1 else 'are multiples'} of {multiple}"
             yield words, {name: {"multiple_of": multiple} for name in names}

@@ -79,8 +79,10 @@ aliases:
     kernel, mask, taps, windowsize, kernellength, kern, kx, ky]
   H_out: [hout, outh, oh, ho, outheight, outputheight, heightout, outrows, outputh, hy]
   W_out: [wout, outw, ow, wo, outwidth, outputwidth, widthout, outcols, outputw, wy]
-  S: [s, stride, strides]
-  P: [p, pad, padding, pads]
+  S: [s, stride, strides, u, v]
+  P: [p, pad, padding, pads, q]
+  D: [dilation, dilations]
+  G: [groups, numgroups, ngroups]
   x: [x, in, input, inputs, img, imgs, image, images, inp, src, data, feature, features, ifmap, ifmaps, inputdata,
     inputimage, i, inmaps, "n"]
   w: [w, k, weight, weights, wt, wts, wgt, mask, masks, filter, filters, kernel, kernels, kern, f, coefficients, coef,

@@ -25,7 +25,8 @@ precision:
   - {rows: 33, columns: 16388}
 aliases:
   rows: [row, m, M, N, batch, batch_size, num_rows, B, T, height, H]
-  columns: [column, col, n, C, cols, D, dim, num_cols, V, vocab, width, W, hidden, classes, size, len]
+  columns: [column, col, n, C, cols, D, dim, num_cols, V, vocab, width, W, hidden, classes, size, len,
+    d_model, hidden_size, hidden_dim, embed_dim, features]
   x: [input, inp, in, a, src, logits, scores]
   y: [output, out, b, dst, probs, result, res]
 """

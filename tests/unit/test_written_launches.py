@@ -1795,3 +1795,89 @@ def test_the_gallery_s_kernel_from_elsewhere_goes_in_as_it_is():
     (kernel,) = (PROJECT / "docs/gallery/kernel-from-elsewhere/kernels").glob("*/*.cu")
     read = launch_reader.read(kernel.read_text(), "", HostNames(problems.find(kernel.parent.name)))
     assert read.facts["arguments"] == ["m", "n", "k", 1.0, "a", "b", 0.0, "c"]
+
+
+LEFT_EARLY = {
+    "if (first >= N) break;": "min(max(N - i * ((N + 3) // 4), 0), 1)",
+    "if (first > N) { continue; }": "min(max(N - i * ((N + 3) // 4) + 1, 0), 1)",
+}
+
+
+@pytest.mark.parametrize("leaves", LEFT_EARLY)
+def test_turns_of_a_loop_in_which_the_host_does_not_reach_the_launch_launch_nothing(leaves):
+    code = f"""\
+__global__ void conv(const float *x, const float *w, float *y, int first, int N, int C, int H, int W, int M, int K, int dilation) {{}}
+void run(const float *x, const float *w, float *y, int N, int C, int H, int W, int M, int K, int dilation)
+{{
+    const int each = (N + 3) / 4;
+    cudaMemset(y, 0, 4 * N);
+    for (int i = 0; i < 4; ++i) {{
+        const int first = i * each;
+        {leaves}
+        conv<<<each, 256>>>(x, w, y, first, N, C, H, W, M, K, dilation);
+    }}
+}}
+"""
+    clear, launch = launch_reader.read(code).facts["steps"]
+    assert clear == {"clear": "y"}
+    assert launch["loop"] == {"i": 4} and launch["arguments"][-1] == "D"
+    for images in range(1, 12):
+        done = [expressions.evaluate(launch["when"], {"N": images, "i": i}) for i in range(4)]
+        each = -(-images // 4)
+        assert done == [int(i * each < images if "break" in leaves else i * each <= images) for i in range(4)]
+
+
+@pytest.mark.parametrize(
+    "leaves", ["if (i == 2) break;", "if (first >= N) break; else first = 0;"], ids=["at one turn", "or else"]
+)
+def test_a_break_of_which_later_turns_know_nothing_is_not_read_as_their_condition(leaves):
+    code = f"""\
+__global__ void conv(const float *x, const float *w, float *y, int first, int N, int C, int H, int W, int M, int K) {{}}
+void run(const float *x, const float *w, float *y, int N, int C, int H, int W, int M, int K)
+{{
+    for (int i = 0; i < 4; ++i) {{
+        int first = i * N;
+        {leaves}
+        conv<<<N, 256>>>(x, w, y, i, N, C, H, W, M, K);
+    }}
+}}
+"""
+    assert "steps" not in launch_reader.read(code).facts
+
+
+def test_p_and_q_are_paddings_where_the_output_s_extents_have_names_of_their_own():
+    code = """\
+__global__ void conv(int n, int c, int h, int w, int k, int r, int s, int out_h, int out_w, int u, int v, int p, int q,
+                     float *in, float *weight, float *out) {}
+void run(int n, int c, int h, int w, int k, int r, int s, int u, int v, int p, int q, float *in, float *weight, float *out)
+{
+    int out_h = (h - r + 2 * p) / u + 1, out_w = (w - s + 2 * q) / v + 1;
+    conv<<<n * k, 256>>>(n, c, h, w, k, r, s, out_h, out_w, u, v, p, q, in, weight, out);
+}
+"""
+    arguments = launch_reader.read(code).facts["arguments"]
+    assert arguments[:7] == ["N", "C", "H", "W", "M", "K", "K"] and arguments[9:13] == ["S", "S", "P", "P"]
+
+
+def test_a_power_of_numbers_is_a_number():
+    code = "#define N pow(2, 10)\n__global__ void add(float *x, float *y) {}\nvoid run(float *x, float *y) { add<<<(N + 255) / 256, 256>>>(x, y); }\n"
+    (blocks,) = launch_reader.read(code, "", HostNames(problems.find("reduce"))).facts["grid"]
+    assert expressions.evaluate(blocks, {}) == 4
+
+
+def test_the_rows_of_a_file_that_names_none_are_those_that_it_has_memory_for():
+    code = """\
+__global__ void softmax(const float *x, float *y, int d_model) {}
+int main()
+{
+    int seq_len = 8, d_model = 1024, total = seq_len * d_model;
+    float *d_A, *d_output;
+    cudaMalloc(&d_A, total * sizeof(float));
+    cudaMalloc(&d_output, total * sizeof(float));
+    softmax<<<seq_len, 256>>>(d_A, d_output, d_model);
+}
+"""
+    names = HostNames(problems.find("softmax"))
+    assert launch_reader.read(code, "", names).facts["limits"] == {"rows": {"is": 8}}
+    of_one = code.replace("total = seq_len * d_model", "total = d_model").replace("<<<seq_len", "<<<1")
+    assert launch_reader.read(of_one, "", names).facts["limits"] == {"rows": {"is": 1}}

@@ -105,6 +105,9 @@ Known = SymbolicValue | Extents | Function | UnreadableExpression
 Lookup = Callable[[str, int], Known | None]
 
 
+WORD_BITS = 64  # no power of more is a number of C's
+
+
 def number(value: int) -> SymbolicValue:
     return SymbolicValue(ast.Constant(value))
 
@@ -317,6 +320,12 @@ class ExpressionReader:
             value = self.value(arguments[0], line)
             negative = SymbolicValue(ast.UnaryOp(ast.USub(), value.tree))
             return SymbolicValue(_call("max", value, negative), value.integer, value.whole)
+        if base in ("pow", "powf") and len(arguments) == 2:
+            both = [self.value(each, line) for each in arguments]
+            if all(each.constant and each.whole for each in both):
+                power, by = (expressions.evaluate(each.text, {}) for each in both)
+                if 0 <= by <= WORD_BITS:
+                    return SymbolicValue(ast.Constant(power**by), integer=False)
         if base in ("min", "max", "fmin", "fmax", "fminf", "fmaxf") and len(arguments) == 2:
             both = [self.value(each, line) for each in arguments]
             made = _call(base.strip("f") if base.startswith("f") else base, *both)

@@ -66,17 +66,18 @@ class HostNames:
     def find_extent(self, name: str, among: Collection[str] = ()) -> str:
         """The extent that a number's name is of; empty where it is none's. `among` are the names beside it, which tell
         whether they are cuDNN's."""
-        plain = _plain(name)
-        if {"r", "s"} <= {_plain(each) for each in among} and plain in self._of_cudnn:
-            return self._of_cudnn[plain]
+        plain, beside = _plain(name), {_plain(each) for each in among}
+        found = self._of_cudnn.get(plain, "") if {"r", "s"} <= beside else ""
+        if found and not any([found] == self._extents.get(each) for each in beside - {plain}):  # else p is a padding
+            return found
         if found := self._side(name):
             return found
         for each in (plain, re.sub(r"^(?:num|n)(?=\w{3})", "", plain)):
             known = list(dict.fromkeys(self._extents.get(each, ())))
             if len(known) > 1:
                 # N and C, M and N: what the names beside it are not, else what it is letter for letter.
-                beside = [self._extents.get(_plain(other), []) for other in among if _plain(other) != each]
-                settled = {names[0] for names in beside if len(set(names)) == 1}
+                others = [self._extents.get(other, []) for other in beside - {each}]
+                settled = {names[0] for names in others if len(set(names)) == 1}
                 known = [name for name in known if name not in settled] or known
             if known:
                 exact = self._exact.get(name, "")

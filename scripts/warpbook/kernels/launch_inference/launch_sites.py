@@ -317,7 +317,9 @@ def _functions(root: "Node") -> "dict[str, Node]":
 def sets_value_of_each_block(kernel: "Node", pointer: str) -> bool:
     """Whether a kernel sets one value of a pointer's for each block."""
     body = cuda_ast.field_text(kernel, "body")
-    return bool(re.search(rf"\b{pointer}\s*\[\s*(?:blockIdx\.x|bid|block_?[iI]dx?)\s*\]\s*=[^=]", body))
+    return bool(
+        re.search(rf"\b{pointer}\s*\[\s*(?:blockIdx\.x|bid|block_?[iI]dx?|\w+\.group_index\(\)\.x)\s*\]\s*=[^=]", body)
+    )
 
 
 def namespaces(node: "Node") -> list[str]:

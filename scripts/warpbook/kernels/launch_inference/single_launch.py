@@ -58,6 +58,8 @@ _ZERO = re.compile(
 """A value, an initializer or an allocation of zeros."""
 _SET = re.compile(r"\*(\w+)=[^=]|(\w+)\[0\]=[^=]")
 _MADE_AS = re.compile(r"(\w+)=(?:torch|at)::(?:zeros|full)")
+_CONSTANTS = re.compile(r"\bconst(?:expr)?\s+(?:unsigned\s+)?int\s+([^;]*);")
+"""What a kernel declares of constants, as `const int R = 3, S = 3;`."""
 _WHOLE = ("identifier", "field_expression")
 """A variable, or a structure's, not what a pointer points to."""
 _FACTOR = r"\w+(?=\s*\*)|(?<=\*)\w+|(?<=\* )\w+"
@@ -109,7 +111,9 @@ class LaunchInference:
         self._launch, self._kernel, self._outside, self._root = launch, kernel, outside, root
         self._host = function_parameters(launch.function)
         self.parameters = function_parameters(kernel)
+        own = " ".join(_CONSTANTS.findall(cuda_ast.field_text(kernel, "body")))
         self._among = [name for name, declaration in self._host if not is_pointer(declaration)]
+        self._among += re.findall(r"(\w+)\s*=\s*\d", own)
         self._by_place: dict[int, str] = {}
         self._beside = beside
         self.is_square = False
@@ -275,8 +279,22 @@ class LaunchInference:
         if len(others) != 1 or len(lengths) != 1 or self.fixed or rows - lengths:
             return None
         one = self.with_sibling_extents(dict.fromkeys(lengths, others[0]))
-        one.fixed = {first: {"is": 1}}
+        one.fixed = {first: {"is": one._rows_allocated(others[0])}}
         return one
+
+    def _rows_allocated(self, length: str) -> int:
+        """How many rows of a length the host's memory for the first array has room for; 1 where it does not tell."""
+        variable = next((name for name, _ in self.pointers if self.names.find_array(name)), "")
+        reasons = list(self._reasons)
+        size = self.allocated_bytes(variable) if variable else ""
+        self._reasons[:] = reasons
+        with suppress(ValueError):
+            counts = (
+                {expressions.evaluate(size, {length: each}) / (4 * each) for each in (1000, 1237)} if size else set()
+            )
+            if len(counts) == 1 and (rows := counts.pop()) >= 1 and rows == int(rows):
+                return int(rows)
+        return 1
 
     def facts(self, arrays: dict[int, str]) -> dict[str, Any]:
         """Kernel, arguments, threads, grid, shared memory and loop, the arrays as they are given by their places."""

@@ -62,17 +62,17 @@ ragged:
   - {N: 3, C: 6, H: 37, W: 53, M: 12, K: 3, KW: 2, S: 2, SW: 3, P: 1, PW: 0, P_end: 2, PW_end: 1, D: 1, DW: 2, G: 3}
 
 aliases:
-  N: ["n", b, batch, batches, batchsize, nbatch, numbatches, images, nimages, numimages, imgs, samples, nsamples,
+  N: ["n", b, batch, batches, batchsize, nbatch, numbatches, images, nimages, numimages, imagecount, imgs, samples, nsamples,
     numsamples, bs]
   C: [c, channel, channels, cin, inc, ic, inchannel, inchannels, inputchannels, numchannels, nchannels, channelsin,
-    inmaps, inputmaps, mapin, numinputmaps, inputfeaturemaps]
+    inmaps, inputmaps, mapin, numinputmaps, inputfeaturemaps, imagefeatures, inputfeatures, infeatures]
   H: [h, height, hin, inh, ih, inheight, inputheight, imgheight, imageheight, heightin, rows, imgh,
     inputrows, numrows, nrows]
   W: [w, width, win, inw, iw, inwidth, inputwidth, imgwidth, imagewidth, widthin, cols, columns, imgw,
     inputcols, inputcolumns, numcols, ncols]
   M: [m, mapout, maps, outmaps, outputmaps, mapsout, kout, cout, outc, oc, outchannel, outchannels, outputchannels,
     channelsout, numfilters, filters, nfilters, filtercount, featuremaps, numfeaturemaps, outputfeaturemaps,
-    outfeatures, numkernels, kernelcount, kernelchannels, nmaps, nummaps, nout]
+    outfeatures, outputfeatures, numkernels, kernelcount, kernelchannels, nmaps, nummaps, nout]
   K: [k, kernelsize, kernelwidth, kernelheight, kernelw, kernelh, ksize, kwidth, kheight, kw, kh, kdim, masksize,
     maskwidth, maskheight, maskdim, filtersize, filterwidth, filterheight, filterw, filterh, filterdim, fsize, ks,
     ksz, fw, fh, kernelrows, kernelcols, maskrows, maskcols, filterrows, filtercols,

@@ -1881,3 +1881,25 @@ int main()
     assert launch_reader.read(code, "", names).facts["limits"] == {"rows": {"is": 8}}
     of_one = code.replace("total = seq_len * d_model", "total = d_model").replace("<<<seq_len", "<<<1")
     assert launch_reader.read(of_one, "", names).facts["limits"] == {"rows": {"is": 1}}
+
+
+@pytest.mark.parametrize(
+    ("change", "threads"),
+    [("if (argc > 1) side = atoi(argv[1]);", [32]), ("side = argc > 1 ? atoi(argv[1]) : 16;", ["?"]), ("side /= 2;", ["?"]), ("scanf(\"%d\", &side);", ["?"])],
+)  # fmt: skip
+def test_a_number_of_the_whole_file_that_the_command_line_alone_may_change_is_its_default(change, threads):
+    code = f"""\
+int side = 32;
+__global__ void conv(const float *x, const float *w, float *y, int N, int C, int H, int W, int M, int K) {{}}
+int main(int argc, char **argv)
+{{
+    float *x, *w, *y; int N, C, H, W, M, K;
+    {change}
+    conv<<<N, side>>>(x, w, y, N, C, H, W, M, K);
+}}
+"""
+    try:
+        facts = launch_reader.read(code).facts
+    except UnreadableLaunch as unread:
+        facts = unread.facts
+    assert facts["threads"] == threads

@@ -96,12 +96,24 @@ class Globals:
                     self._function(node)
         scope = HostScope(self, {}, names)
         for node in _top_level_nodes(root):
-            if node.type == "declaration" and {"const", "constexpr"} & set(cuda_ast.node_text(node).split()):
+            if node.type == "declaration" and (
+                {"const", "constexpr"} & set(cuda_ast.node_text(node).split()) or self._is_default(node, names)
+            ):
                 scope.declare(node)
             elif node.type == "enum_specifier":
                 scope.enumerate(node)
         self.known |= scope.known
         self.lines |= scope.lines
+
+    def _is_default(self, node: "Node", names: HostNames) -> bool:
+        """Whether it declares one number that the command line alone may change, and that is no extent."""
+        declared = node.children_by_field_name("declarator")
+        name = declared_name(declared[0]) if len(declared) == 1 and declared[0].type == "init_declarator" else ""
+        if not name or not cpp.is_whole(cuda_ast.field_text(node, "type")) or names.find_extent(name):
+            return False
+        changes = re.findall(rf"(?:&\s*|\+\+|--)?\b{name}\b\s*(?:\+\+|--|[-+*/%]?=(?!=)[^;]*;)", self._text)
+        others = [words for words in changes[1:] if not re.search(r"\bargv\b|\boptarg\b", words)]
+        return not others and not re.search(rf"[(,]\s*&\s*{name}\b", self._text)
 
     def rank(self, tensor: str) -> int:
         """How many extents the file asks a tensor for, as by `x.size(1)`."""

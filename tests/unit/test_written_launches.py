@@ -1903,3 +1903,9 @@ int main(int argc, char **argv)
     except UnreadableLaunch as unread:
         facts = unread.facts
     assert facts["threads"] == threads
+
+
+def test_a_cell_of_a_notebook_goes_in_with_the_line_that_says_what_it_is(tmp_path):
+    code = "%%cu\n" + OTHERS["rows that a kernel rewrites in their place"][1]
+    variant = read_beside(tmp_path, "softmax", code)
+    assert variant.read_error == "" and variant.code.startswith("\n")

@@ -44,13 +44,14 @@ class Source:
 
 
 def read_text(path: Path) -> str:
-    """The text of a C++ file: UTF-8, or else Latin-1, which editors wrote before and compilers take."""
+    """The text of a C++ file: UTF-8, or else Latin-1, which editors wrote before and compilers take. What a notebook says of a
+    cell in its first line, `%%cuda`, is left out."""
     content = path.read_bytes()
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = content.decode("latin-1")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return re.sub(r"\A%%[^\n]*", "", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def read_cuda(path: Path) -> Source:

@@ -59,10 +59,10 @@ def test_a_stranger_s_matrix_product_goes_in_as_it_is(tmp_path):
     (folder / "stranger.cu").write_text(STRANGER)
     variant = variants.read("stranger", folder)
     assert "arguments [a, b, c, m, n, k], threads [16, 16], grid [(n + 15) // 16, (m + 15) // 16]" in variant.notes([])
-    rows = attack_registry.check_rows(folder, "stranger", "emulator", "gemm")
+    rows = attack_registry.check_rows(folder, "stranger", "emulator", "gemm", 64)
     assert rows and all(row["ok"] for row in rows)
     (folder / "stranger.cu").write_text(STRANGER.replace("i < K", "i < K - 1"))
-    rows = attack_registry.check_rows(folder, "stranger", "emulator", "gemm")
+    rows = attack_registry.check_rows(folder, "stranger", "emulator", "gemm", 64)
     right = {row["case"] for row in rows} - {row["case"] for row in rows if row["status"] == "wrong_result"}
     # Of a few rows or columns every value that is left out may be 0.
     sides = [[int(side) for side in re.findall(r"\b[mn]=(\d+)", case)] for case in right]

@@ -359,13 +359,15 @@ def forge(attack: Attack, folder: Path, device: str = "gpu") -> Variant:
     return variants.read("mine", folder)
 
 
-def check_rows(folder: Path, name: str, device: str, network: str = "fa17") -> list[Row]:
-    """The rows that checking a folder's variant gives on `gpu`, `cpu` or `emulator`, in a process of its own and in no
-    sandbox, which would stop some attacks before the check that they are to try."""
+def check_rows(folder: Path, name: str, device: str, network: str = "fa17", size: int = 1) -> list[Row]:
+    """The rows that checking a folder's variant gives on `gpu`, `cpu` or `emulator` at a size, in a process of its own and in
+    no sandbox, which would stop some attacks before the check that they are to try."""
     out = folder / f"{name}.{device}.csv"
     command = [sys.executable, str(CHECK), "--device", device, "--kernels", str(folder), "--variant", name]
     command += ["--cases", network, "--sandbox", "none"]
-    subprocess.run([*command, "--sizes", "1", "--timeout", "60", "--out", str(out)], check=True, capture_output=True)
+    subprocess.run(
+        [*command, "--sizes", str(size), "--timeout", "60", "--out", str(out)], check=True, capture_output=True
+    )
     return tables.CORRECTNESS.rows(out)
 
 

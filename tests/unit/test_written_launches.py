@@ -1909,3 +1909,25 @@ def test_a_cell_of_a_notebook_goes_in_with_the_line_that_says_what_it_is(tmp_pat
     code = "%%cu\n" + OTHERS["rows that a kernel rewrites in their place"][1]
     variant = read_beside(tmp_path, "softmax", code)
     assert variant.read_error == "" and variant.code.startswith("\n")
+
+
+@pytest.mark.parametrize("adds", [True, False])
+def test_partial_sums_in_managed_memory_are_added_up_where_the_host_does_it(adds):
+    code = f"""\
+__global__ void add(float *d_out, const float *d_in, int n) {{ float total = 0; total += d_out[0]; d_out[blockIdx.x] = total; }}
+int main()
+{{
+    int n = 1 << 20, blocks = (n - 1) / 256 + 1;
+    float *d_in, *d_out, sum = 0;
+    cudaMallocManaged(&d_in, n * sizeof(float));
+    cudaMallocManaged((void **)&d_out, blocks * sizeof(float));
+    add<<<blocks, 256>>>(d_out, d_in, n);
+    cudaDeviceSynchronize();
+    for (int i = 0; i < blocks; ++i) sum {"+" if adds else ""}= d_out[i];
+}}
+"""
+    try:
+        facts = launch_reader.read(code, "", HostNames(problems.find("reduce"))).facts
+    except UnreadableLaunch as unread:
+        facts = None if "`d_out` gets a value of each block" in str(unread) else unread.facts
+    assert (facts and facts["steps"][-1]) == ({"sum": "partial"} if adds else None)

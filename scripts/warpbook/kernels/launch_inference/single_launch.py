@@ -787,7 +787,8 @@ class LaunchInference:
         return size if any(ratio > 1 for ratio in ratios) else ""
 
     def _host_adds_up(self, variable: str) -> bool:
-        """Whether the host copies a device's array back and adds up what it copied, there or in a function of the file."""
+        """Whether the host copies a device's array back and adds up what it copied, there or in a function of the file, or adds
+        up managed memory."""
         text = cuda_ast.node_text(self._root)
         copied = re.findall(rf"cudaMemcpy(?:Async)?\s*\(\s*&?(\w+)[^,;]*,\s*{re.escape(variable)}\b", text)
         names = set(copied)
@@ -797,7 +798,10 @@ class LaunchInference:
                 listed = zip(function_parameters(node), given.split(","), strict=False)
                 names |= {name for (name, _), each in listed if each.strip() in copied}
         adds = r"\+=\s*{0}\s*\[|\b\w*(?:accumulate|reduc|sum)\w*\s*\(\s*{0}\b"
-        return any(re.search(adds.format(each), text, re.IGNORECASE) for each in names if each)
+        managed = re.search(rf"\bcudaMallocManaged\s*\([^;]*&\s*{re.escape(variable)}\b", text)
+        host = cuda_ast.node_text(self._launch.function) if managed else ""
+        sums = any(re.search(adds.format(each), text, re.IGNORECASE) for each in names if each)
+        return sums or bool(re.search(adds.format(re.escape(variable)), host, re.IGNORECASE))
 
     def _check_sums(self, names: Mapping[int, str]) -> None:
         """Notice an output of one value that is one for each block; complain where the host does not add them up."""

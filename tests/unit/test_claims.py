@@ -86,7 +86,7 @@ def test_a_claim_on_an_extent_that_the_size_sets_is_judged_at_every_size_that_it
 
     times = SimpleNamespace(speedup=speedup, op=lambda *place: Estimate(1.0, 1.0, 1.0, 9))
     measuring = SimpleNamespace(measuring=SimpleNamespace(equivalence_margin=0.01))
-    cases = list(case_sets.find("gemm").cases)  # square: m = n = k = size; tall: m = size, n = 64
+    cases = case_sets.find("gemm").cases[:2]  # square: m = n = k = size; tall: m = size, n = 64
     ev = SimpleNamespace(sizes=[*gains], largest=4096, layers=cases, times=times, config=measuring, case_word="case")
 
     def judged(**claim):

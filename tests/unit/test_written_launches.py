@@ -1769,8 +1769,14 @@ def test_a_structure_of_more_than_pointers_and_numbers_stays_one(structure):
     assert struct_parameters.flatten(code) == code
 
 
-def test_a_structure_that_a_function_makes_for_a_launch_stays_one():
-    code = "struct P { int n; };\n__global__ void f(P p) {}\nvoid run(int n) { f<<<1, 1>>>(make(n)); }\n"
+@pytest.mark.parametrize(
+    "launch",
+    ["f<<<1, 1>>>(make(n));", "auto *launched = f; launched<<<1, 1>>>(p);", "f<<<1, 1>>>(p, n);",
+     "void *given[] = {&p}; cudaLaunchCooperativeKernel(f, 1, 1, given);"],
+    ids=["made by a function", "through a pointer", "another number of arguments", "by a function"],
+)  # fmt: skip
+def test_a_structure_that_a_launch_gives_in_a_way_that_is_not_understood_stays_one(launch):
+    code = f"struct P {{ int n; }};\n__global__ void f(P p) {{}}\nvoid run(P p, int n) {{ {launch} }}\n"
     assert struct_parameters.flatten(code) == code
 
 

@@ -64,10 +64,14 @@ def flatten(text: str) -> str:
             if node.type in ("function_definition", "declaration") and _takes_structures(node, structures):
                 names.add(cuda_ast.field_text(cuda_ast.field(node, "declarator"), "declarator"))
                 edits += _kernel_edits(node, structures)
-        for node in cuda_ast.walk(root):
+        kernels = launch_sites.kernel_definitions(root)
+        for node in cuda_ast.walk(root) if names else ():
             if node.type == "call_expression" and cuda_ast.child(node, "kernel_call_syntax"):
                 called = launch_sites.unqualified(cuda_ast.field_text(node, "function"))
-                edits += _launch_edits(node, _parameters(root, called), structures) if called in names else []
+                if called not in kernels:  # a pointer, to one of them perhaps
+                    return text
+                if called in names:
+                    edits += _launch_edits(node, launch_sites.function_parameters(kernels[called]), structures)
     except _UnknownForm:
         return text
     content = text.encode()
@@ -133,10 +137,6 @@ def _structure(parameter: "Node", structures: _Structures) -> str:
     declarator, kind = cuda_ast.field(parameter, "declarator"), cuda_ast.field_text(parameter, "type")
     name = kind.removeprefix("struct").strip()
     return name if name in structures and (declarator is None or declarator.type == "identifier") else ""
-
-
-def _parameters(root: "Node", kernel: str) -> "list[tuple[str, Node]]":
-    return launch_sites.function_parameters(launch_sites.kernel_definitions(root)[kernel])
 
 
 def _kernel_edits(node: "Node", structures: _Structures) -> list[_Edit]:

@@ -344,7 +344,7 @@ def variant_folder(name: str) -> Path:
 
 
 def _as_launched(code: str, launcher: Path | None) -> str:
-    """CUDA C++ whose kernels get pointers and numbers alone, where nobody but us gives them."""
+    """CUDA C++ as it is compiled: without a launcher its kernels get the members of structures one by one."""
     if launcher or ece408.interface(code):
         return code
     with suppress(ImportError):

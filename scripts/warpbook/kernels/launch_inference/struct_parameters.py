@@ -27,6 +27,8 @@ _OF_KERNELS = re.compile(r"__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|\
 """What a kernel's definition may say, and no other function's."""
 _NUMBER = re.compile(r"size_t|ptrdiff_t|u?int\d*(?:_t)?|(?:__)?half|(?:__)?nv_bfloat16")
 _ALIGNMENT = re.compile(r"(?<=struct) +(?:__align__|alignas)\s*\([^()\n]*(?:\([^()\n]*\)[^()\n]*)*\)")
+_NAMED = re.compile(r"\bstruct\b[^{};]*\{|\}[\w\s,*]*;")
+"""Where the name of a structure stands, before its members or, of a `typedef`, behind them."""
 _OTHER_LAUNCH = re.compile(r"\bcu(?:da)?Launch\w+")
 
 
@@ -52,7 +54,7 @@ _Structures = dict[str, list[_Member]]
 def flatten(text: str) -> str:
     """CUDA C++ in which no kernel gets a structure of pointers and numbers by value. Where something of that is written in a
     way that is not understood, the text is returned as it is."""
-    if not re.search(r"\bstruct\b", text) or "__global__" not in text or _OTHER_LAUNCH.search(text):
+    if not _may_take_structures(text) or _OTHER_LAUNCH.search(text):
         return text
     # To the parser a structure is none where a macro stands before its name.
     root = cuda_ast.parse(_ALIGNMENT.sub(lambda found: " " * len(found[0]), text))
@@ -69,7 +71,7 @@ def flatten(text: str) -> str:
             if node.type == "call_expression" and cuda_ast.child(node, "kernel_call_syntax"):
                 called = launch_sites.unqualified(cuda_ast.field_text(node, "function"))
                 if called not in kernels:  # a pointer, to one of them perhaps
-                    return text
+                    raise _UnknownForm
                 if called in names:
                     edits += _launch_edits(node, launch_sites.function_parameters(kernels[called]), structures)
     except _UnknownForm:
@@ -78,6 +80,12 @@ def flatten(text: str) -> str:
     for begin, end, made in sorted(edits, reverse=True):
         content = content[:begin] + made.encode() + content[end:]
     return content.decode()
+
+
+def _may_take_structures(text: str) -> bool:
+    """Whether the head of a kernel has a word that may be a structure's name: nothing else is worth a syntax tree."""
+    named = set(re.findall(r"\w+", " ".join(_NAMED.findall(text))))
+    return any(named & set(re.findall(r"\w+", head)) for head in re.findall(r"__global__[^{;]*", text))
 
 
 def _structures(root: "Node") -> Iterator[tuple[str, list[_Member]]]:
@@ -149,14 +157,16 @@ def _kernel_edits(node: "Node", structures: _Structures) -> list[_Edit]:
     if "#" in head + taken:
         raise _UnknownForm
     parameters, given = [], []
-    for place, (own, declaration) in enumerate(launch_sites.function_parameters(node)):
+    for parameter, declaration in launch_sites.function_parameters(node):
+        if body is not None and not parameter:
+            raise _UnknownForm
         if structure := _structure(declaration, structures):
-            parts = [(member.kind, f"{own or place}_{member.name}") for member in structures[structure]]
-            parameters += [f"{kind} {each}" if own else kind for kind, each in parts]
+            parts = [(member.kind, f"{parameter}_{member.name}") for member in structures[structure]]
+            parameters += [f"{kind} {each}" if parameter else kind for kind, each in parts]
             given.append(f"{structure}{{{', '.join(each for _, each in parts)}}}")
         else:
             parameters.append(_one_line(cuda_ast.node_text(declaration)))
-            given.append(own)
+            given.append(parameter)
     if body is None:
         return [_Edit(listed.start_byte, listed.end_byte, f"({', '.join(parameters)}){_newlines(taken)}")]
     around = node.parent

@@ -285,9 +285,7 @@ class LaunchInference:
     def _rows_allocated(self, length: str) -> int:
         """How many rows of a length the host's memory for the first array has room for; 1 where it does not tell."""
         variable = next((name for name, _ in self.pointers if self.names.find_array(name)), "")
-        reasons = list(self._reasons)
-        size = self.allocated_bytes(variable) if variable else ""
-        self._reasons[:] = reasons
+        size = self._known_bytes(variable) if variable else ""
         with suppress(ValueError):
             counts = (
                 {expressions.evaluate(size, {length: each}) / (4 * each) for each in (1000, 1237)} if size else set()
@@ -439,6 +437,13 @@ class LaunchInference:
                 made = _MADE.fullmatch(name)
                 return " * ".join(["4", *(f"({text})" for text in texts)]) if made else fact_value(texts[0])
         return ""
+
+    def _known_bytes(self, variable: str) -> str | int:
+        """The same for what can do without it: that it cannot be read is no reason against the launch."""
+        reasons = list(self._reasons)
+        size = self.allocated_bytes(variable)
+        self._reasons[:] = reasons
+        return size
 
     def fills(self) -> "Iterator[tuple[int, str, float | None]]":
         """Each place before this launch where the host fills memory: the place, the variable, and the value, which is
@@ -767,9 +772,8 @@ class LaunchInference:
     def _longer_bytes(self, array: str, place: int, facts: dict[str, Any]) -> str | int:
         """Bytes of the host's memory for an array where they are more than it has, as of whole tiles; else empty. Raises
         UnreadableLaunch where there are several values for each, as of an image of three colours."""
-        reasons, variable = list(self._reasons), self.pointers[place][0]
-        size, count = self.allocated_bytes(variable), self.names.count_of_array(array)
-        self._reasons[:] = reasons
+        variable = self.pointers[place][0]
+        size, count = self._known_bytes(variable), self.names.count_of_array(array)
         kind, limits = cpp.BYTES.get(self._host_type(variable)), facts.get("limits", {})
         if not size or count == "1":
             return ""

@@ -71,9 +71,9 @@ def test_an_error_is_shown_beside_its_tolerance_by_the_terms_of_its_sum(ladder):
 
 def test_gpu_times_are_compared_where_every_op_time_was_refused(ladder):
     ev = ladder("gemm", sizes=[8192])
-    at_most = "gemm/fp16x3_tma", "square", 8192
-    assert ev.times.op(*at_most) is None  # the power limit slowed the GPU down
-    speedup = ev.times.speedup(*at_most, over="gemm/cublas_fp32", kind="gpu")
+    place = "gemm/fp16x3_tma", "square", 8192
+    assert ev.times.op(*place) is None  # the power limit slowed the GPU down
+    speedup = ev.times.speedup(*place, over="gemm/cublas_fp32", kind="gpu")
     assert speedup.ratio.low > 2.5
 
 

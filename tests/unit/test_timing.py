@@ -107,7 +107,7 @@ def test_a_series_goes_on_until_it_has_its_least_samples_without_a_slowdown_or_l
 
 
 def test_a_gpu_whose_power_limits_its_clock_rests_until_a_series_has_its_least_samples(monkeypatch):
-    """Of a GPU whose average power may be 1: a call of 0.01 s takes 3."""
+    """A simulated GPU: its clock halves while its average power is above 1, and a call needs 3."""
     now = averaged = 0.0
 
     def passes(seconds, power):

@@ -13,7 +13,7 @@ from warpbook.common.quick_yaml import load_yaml
 from warpbook.config import settings
 from warpbook.harness import reference
 from warpbook.report.evidence import Evidence
-from warpbook.report.figures import unit_plots
+from warpbook.report.figures import bound_plots, unit_plots
 from warpbook.report.views import accuracy, cell_markup, published_comparison
 from warpbook.report.views.ladder import common_size, ladder_view
 from warpbook.runs import catalog, tables
@@ -81,6 +81,8 @@ def test_a_figure_of_counters_names_the_size_that_they_were_read_at(ladder):
     ev = ladder("gemm", sizes=[4096])
     drawn = unit_plots.speed_of_light(ev, ["gemm/naive"], ev.layers)
     assert "m=8192 n=8192 k=8192" in drawn and "4096" not in drawn
+    points = bound_plots.roofline(ev, ["gemm/naive"])
+    assert "m=8192 n=8192 k=8192" in points and "m=4096" not in points
 
 
 def test_later_cases_stand_two_in_a_table_in_which_each_has_its_own_library(ladder):

@@ -43,6 +43,11 @@ class CounterValues(EvidencePart):
             if (variant.name, layer.name) in self.calls
         ]
 
+    @property
+    def size(self) -> int:
+        """The size that they were read at, of calls that were counted: the run's largest, which may not be the study's."""
+        return self.counted[0][2].images
+
     @cached_property
     def numbers(self) -> dict[str, int]:
         """By variant its number in the roofline, from 1 on in the order of `counted`."""

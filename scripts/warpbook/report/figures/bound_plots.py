@@ -31,7 +31,7 @@ def roofline(ev: Evidence, named: Collection[str]) -> str:
     measured = gpu.get("fp32_gflop_per_s")
     headers = [one.header for one, *_ in ev.counters.counted if one.name in named]
     roofs = precision_roofs(headers, gpu["peak_gflop_per_s"])
-    figure, panels = style.case_panels(ev, 2.1)
+    figure, panels = style.case_panels(ev, 2.1, ev.counters.size)
     heights, numbered = [peak, *roofs.values()], list[list[tuple[float, float, str]]]()
     for axes, layer in zip(panels, ev.layers, strict=True):
         points = [

@@ -95,8 +95,9 @@ def case_title(case: Case, size: int) -> str:
     return case.name if case.name.replace(" ", "") == what.replace(" ", "") else f"{case.name}: {what}"
 
 
-def case_panels(ev: Evidence, row_in: float) -> tuple[Figure, list[Axes]]:
-    """A figure and a titled panel for each case of a report, in rows of so many inches or what a page allows."""
+def case_panels(ev: Evidence, row_in: float, size: int = 0) -> tuple[Figure, list[Axes]]:
+    """A figure and a panel for each case of a report, in rows of so many inches or what a page allows. Titles say what a case is
+    at a size, else at the largest."""
     count = len(ev.layers)
     columns = count if count <= MOST_BESIDE else ROW_OF_MANY
     rows = -(-count // columns)
@@ -106,7 +107,9 @@ def case_panels(ev: Evidence, row_in: float) -> tuple[Figure, list[Axes]]:
     for empty in places:
         empty.set_visible(False)
     for axes, case in zip(panels, ev.layers, strict=True):
-        axes.set_title(case_title(case, ev.largest) if rows == 1 else case.name)  # the tables say what the cases are
+        axes.set_title(
+            case_title(case, size or ev.largest) if rows == 1 else case.name
+        )  # the tables say what the cases are
     return figure, panels
 
 

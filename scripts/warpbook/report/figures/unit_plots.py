@@ -78,8 +78,7 @@ def unit_rows(ev: Evidence, case: Case, names: Sequence[str]) -> list[UnitRow]:
 
 def speed_of_light(ev: Evidence, names: Sequence[str], cases: Sequence[Case]) -> str:
     """Bars of every unit under the named variants, a panel for each case."""
-    size = ev.counters.counted[0][2].images
-    panels = {case_title(case, size): rows for case in cases if (rows := unit_rows(ev, case, names))}
+    panels = {case_title(case, ev.counters.size): rows for case in cases if (rows := unit_rows(ev, case, names))}
     return draw_bars(panels)
 
 

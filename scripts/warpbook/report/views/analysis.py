@@ -39,7 +39,7 @@ def analysis_view(ev: Evidence) -> View | None:
     counted = ev.counters.counted
     counts = (
         View(
-            at_size=ev.at_size(counted[0][2].images),
+            at_size=ev.at_size(ev.counters.size),
             coverage=_coverage(ev, [*ev.counters.numbers]),
             units=_units(ev),
             units_of_others=_units_of_others(ev),
@@ -58,7 +58,7 @@ def full_analysis(ev: Evidence) -> View | None:
         return None
     labels = {name: f"{number}\u00a0{name}" for name, number in ev.counters.numbers.items()}
     return View(
-        kernels=_kernels(ev, counted, labels, ev.at_size(counted[0][2].images)), bounds=_bounds(ev, counted, labels)
+        kernels=_kernels(ev, counted, labels, ev.at_size(ev.counters.size)), bounds=_bounds(ev, counted, labels)
     )
 
 

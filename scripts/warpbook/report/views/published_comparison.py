@@ -137,8 +137,8 @@ def _own_gain(ev: Evidence, variant: str, over: str, quantity: str, layer: str, 
 
 
 def _own_size(ev: Evidence, row: Any) -> int:
-    """The size of ours that a published figure is held against: its own, or the largest."""
-    return int(row.size) if row.size.isdigit() and int(row.size) in ev.sizes else ev.largest
+    """The size of ours that a published figure is held against: the first that is no smaller, else the largest."""
+    return min((size for size in ev.sizes if row.size.isdigit() and size >= int(row.size)), default=ev.largest)
 
 
 def _table(ev: Evidence) -> HtmlTable:
@@ -180,7 +180,7 @@ def _row(row: Any, name: str, ours: float | None) -> tuple[Cell, ...]:
 
 
 def _own_value(ev: Evidence, row: Any, name: str) -> float | None:
-    """Our own value for a published one: the same variant and layer, at its size or the largest."""
+    """Our own value for a published one: of the same variant and layer."""
     size = _own_size(ev, row)
     if row.quantity not in TIMES:
         low = "low" if "weights: low" in row.note and "low" in ev.network.weight_sets else None

@@ -72,7 +72,7 @@ def findings() -> Iterator[Finding]:
     torch = "here" if languages.is_installed("torch") else ""
     yield Finding("PyTorch", torch, "pip install torch, to compare with it and with cuDNN")
     for package, language in languages.LANGUAGES.items():
-        version = language.version if languages.is_installed(package) else ""
+        version = "" if languages.missing_words(package) else language.version
         yield Finding(language.name, version, f"{language.command}, for kernels in {language.name}")
     remedy = "pip install 'warpbook[course]', for files of the course ECE408"
     yield Finding("nvcc", nvcc.version() if nvcc.find_compiler() else "", remedy)

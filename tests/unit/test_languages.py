@@ -11,7 +11,7 @@ import check_variant
 import doctor
 from warpbook.common.files import PROJECT
 from warpbook.harness import building
-from warpbook.kernels import variants
+from warpbook.kernels import languages, variants
 from warpbook.kernels.languages import LANGUAGES
 from warpbook.problems import networks
 from warpbook.report import pdf
@@ -55,11 +55,56 @@ def test_a_missing_language_is_no_failure_and_said_with_what_installs_it(variant
         assert building.not_compiled_reason(variant) == variant.unsupported(FA17.convs[0].at(1)) == row["reason"]
 
 
-def test_a_language_without_an_interpreter_cannot_be_checked_without_a_gpu(variant_in, tmp_path, monkeypatch):
+@pytest.fixture
+def installed(monkeypatch):
+    """Have a package look as if it were installed, and nothing else."""
+
+    def make(package: str) -> None:
+        module = ModuleType(package)
+        module.__spec__ = ModuleSpec(package, None)
+        monkeypatch.setitem(sys.modules, package, module)
+
+    return make
+
+
+@pytest.fixture
+def compiler(tmp_path, monkeypatch):
+    """A folder on the path for compilers; pip and toolkits have none."""
+    monkeypatch.setattr(languages, "TOOLKITS", tmp_path)
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setitem(sys.modules, "nvidia", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
+def programs_in(folder, *names: str) -> None:
+    for name in names:
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+
+
+def test_a_language_whose_compiler_is_missing_is_no_failure_either(variant_in, installed, compiler):
+    installed("cuda.tile")
+    words = f"mine needs tileiras, the compiler of cuTile, which is not installed here: {COMMANDS['cuda.tile']}"
+    assert variant_in("cuda.tile").missing == words
+    programs_in(compiler, "tileiras")
+    assert variant_in("cuda.tile").missing == ""
+
+
+def test_a_language_s_compiler_may_lie_in_a_cuda_toolkit(installed, compiler, monkeypatch):
+    installed("cuda.tile")
+    (compiler / "toolkit" / "bin").mkdir(parents=True)
+    programs_in(compiler / "toolkit" / "bin", "tileiras")
+    assert languages.missing_words("cuda.tile")
+    monkeypatch.setenv("CUDA_HOME", str(compiler / "toolkit"))
+    assert languages.missing_words("cuda.tile") == ""
+
+
+def test_a_language_without_an_interpreter_cannot_be_checked_without_a_gpu(variant_in, installed, compiler, tmp_path):
+    programs_in(compiler, *(one.compiler for one in LANGUAGES.values() if one.compiler))
     for package in [package for package, one in LANGUAGES.items() if not one.interpreter]:
-        installed = ModuleType(package)
-        installed.__spec__ = ModuleSpec(package, None)
-        monkeypatch.setitem(sys.modules, package, installed)
+        installed(package)
         (row,) = next(check_variant.emulate(variant_in(package), FA17, False, tmp_path))
         assert row["status"] == "unsupported"
         assert row["reason"].startswith("mine cannot be checked without a GPU")

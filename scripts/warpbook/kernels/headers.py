@@ -15,7 +15,7 @@ from warpbook.common.validation import keys_at
 from warpbook.kernels import launches, occupancy
 from warpbook.kernels.claims import Claim
 from warpbook.kernels.constraints import Limits
-from warpbook.kernels.languages import LANGUAGES, is_installed
+from warpbook.kernels.languages import LANGUAGES, missing_words
 from warpbook.kernels.launches import Argument, Call, Launch, LaunchStep, Slice
 from warpbook.problems import problem as problems
 from warpbook.problems.problem import Case
@@ -186,12 +186,12 @@ class Header(BaseModel):
         return self
 
     def missing(self, name: str) -> str:
-        """Which package that `name` requires is not installed here, in words; empty when nothing is missing."""
-        if not self.requires or is_installed(self.requires):
+        """What `name` requires and is not installed here, in words; empty when nothing is missing."""
+        if not self.requires or not (lacking := missing_words(self.requires)):
             return ""
         language = LANGUAGES.get(self.requires)
         command = language.command if language else f"pip install {self.requires}"
-        return f"{name} needs the Python package {self.requires}, which is not installed here: {command}"
+        return f"{name} needs {lacking}, which is not installed here: {command}"
 
     @property
     def reduced(self) -> tuple[str, int] | None:

@@ -3,10 +3,13 @@ in one of them is a .py whose header names the package under `requires`. Its `pr
 launcher; its `compiled(arch)`, if it has one, tells what its kernels are compiled to, by name."""
 
 import importlib.util
+import os
 import shlex
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -20,11 +23,13 @@ class Compiled(NamedTuple):
 
 @dataclass(frozen=True)
 class Language:
-    """A language: its name, what pip installs for it, and the variables that have it compute on a CPU, if it can."""
+    """A language: its name, what pip installs for it, the variables that have it compute on a CPU, if it can, and the
+    program that compiles it, where that is no part of the package."""
 
     name: str
     package: str
     interpreter: Mapping[str, str] = field(default_factory=dict)
+    compiler: str = ""
 
     @property
     def command(self) -> str:
@@ -44,9 +49,12 @@ LANGUAGES = {
     "triton": Language("Triton", "triton", {"TRITON_INTERPRET": "1"}),
     "numba_cuda": Language("Numba-CUDA", "numba-cuda[cu13]", {"NUMBA_ENABLE_CUDASIM": "1"}),
     "cutlass": Language("CuTe DSL", "nvidia-cutlass-dsl"),
-    "cuda.tile": Language("cuTile", "cuda-tile[tileiras]"),
+    "cuda.tile": Language("cuTile", "cuda-tile[tileiras]", compiler="tileiras"),
 }
 """By the package that its variants import and require."""
+
+TOOLKITS = Path("/usr/local")
+"""The folder that CUDA toolkits are installed in."""
 
 
 def is_installed(package: str) -> bool:
@@ -55,3 +63,22 @@ def is_installed(package: str) -> bool:
         return importlib.util.find_spec(package) is not None
     except ModuleNotFoundError:  # of the outer package
         return False
+
+
+def missing_words(package: str) -> str:
+    """What of a package, or of the language that it is of, is not installed here, in words; empty when nothing is missing."""
+    if not is_installed(package):
+        return f"the Python package {package}"
+    language = LANGUAGES.get(package)
+    if language and language.compiler and not _find_compiler(language.compiler):
+        return f"{language.compiler}, the compiler of {language.name}"
+    return ""
+
+
+def _find_compiler(program: str) -> str | None:
+    """Where a language finds its compiler: on the path, among pip's CUDA programs, or in a CUDA toolkit."""
+    pip = importlib.util.find_spec("nvidia.cu13") if is_installed("nvidia.cu13") else None
+    named = (os.environ.get("CUDA_HOME", ""), os.environ.get("CUDA_PATH", ""))
+    folders = [*(pip.submodule_search_locations or () if pip else ()), *named, *TOOLKITS.glob("cuda*")]
+    path = [os.environ.get("PATH", os.defpath), *(f"{folder}/bin" for folder in folders if folder)]
+    return shutil.which(program, path=os.pathsep.join(path))

@@ -354,7 +354,7 @@ class Times(EvidencePart):
         return None if None in bounds else sum(filter(None, bounds))
 
     def memory_bound_ms(self, layer: Case, size: int) -> float | None:
-        """The least time that a layer's bytes take on that GPU; None where there is none."""
+        """The time that a layer's bytes take at that GPU's rate of a copy; None where there is none."""
         return lower_bounds.memory_bound_ms(layer.at(size), self._ev.gpu) if self._ev.gpu else None
 
     def limiting_resource(self, layer: Case, size: int) -> str:

@@ -1,6 +1,7 @@
 """What every chart shares: fonts, colours and markers, axes, intervals, words beside points."""
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ from warpbook.report.figures import svg_drawing
 FONTS = LIBRARY / "reports" / "fonts"
 WIDTH_IN = 6.69  # the text's width on A4
 PAGE_IN = 8.6  # its height, less a figure's caption
+DIGIT_POINTS = 4.5  # the width of a digit below an axis
 MOST_BESIDE, ROW_OF_MANY = 4, 3  # so many panels stand side by side; of more, so many in a row
 INK, MUTED, RULE = "#1b1f24", "#5b6470", "#d5d9de"
 OURS = ("#0b5cad", "#c8453b", "#2a8a57", "#d98a00", "#7a4ea3", "#149aa5", "#a45a2a", "#b0478f", "#5c7d1d", "#3f5ba9")
@@ -124,9 +126,26 @@ def label_rows(panels: list[Axes], words: str) -> None:
 def size_axis(axes: Axes, sizes: list[int], label: str) -> None:
     axes.set_xscale("log")
     axes.set_xlim(sizes[0] / 1.5, sizes[-1] * 1.5)
-    axes.set_xticks(sizes, [units.count(size) for size in sizes])
+    axes.set_xticks(sizes, _size_words(axes, sizes))
     axes.minorticks_off()
     axes.set_xlabel(label)
+
+
+def _size_words(axes: Axes, sizes: list[int]) -> list[str]:
+    """What stands below each size on its logarithmic axis: nothing where it would touch its neighbour or the last."""
+    words, last = [units.count(size) for size in sizes], len(sizes) - 1
+    left, right = axes.get_xlim()
+    points = axes.get_window_extent().width * 72 / axes.figure.dpi / math.log(right / left)
+
+    def apart(one: int, other: int) -> bool:
+        room = abs(math.log(sizes[one] / sizes[other])) * points
+        return room > DIGIT_POINTS * (len(words[one]) + len(words[other])) / 2 + DIGIT_POINTS
+
+    kept = [0]
+    for place in range(1, len(sizes)):
+        if place == last or (apart(kept[-1], place) and apart(place, last)):
+            kept.append(place)
+    return [text if place in kept else "" for place, text in enumerate(words)]
 
 
 def value_axis(axes: Axes, which: Literal["both", "x", "y"]) -> None:

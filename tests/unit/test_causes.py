@@ -9,7 +9,10 @@ from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report.evidence import Speedup
 from warpbook.report.views import causes
 
-NAIVE, BEST = (SimpleNamespace(name=name, stem=name) for name in ("direct", "blocked"))
+NAIVE, BEST, SPLIT = (
+    SimpleNamespace(name=name, stem=name, header=SimpleNamespace(split=split))
+    for name, split in (("direct", None), ("blocked", None), ("split", "fp16"))
+)
 IDLE = {
     counters.SM: 20.0,
     counters.ISSUE: 10.0,
@@ -32,9 +35,10 @@ def evidence(
     faster: dict[str, SimpleNamespace] | None = None,
     resource: str = "memory bandwidth",
     gpu_ms: float = 1.0,
+    op_ms: dict[str, float] | None = None,
 ) -> SimpleNamespace:
     """shares: of its bound's speed that the best kernel reaches on each layer; faster: what is faster there than it; gpu_ms:
-    the GPU time where the op time is 1 ms."""
+    the GPU time where the op time is 1 ms; op_ms: the op times of other layers."""
     layers = list(dict.fromkeys(layer for _, layer in calls))
     reached = shares or dict.fromkeys(layers, 0.5)
     return SimpleNamespace(
@@ -46,9 +50,11 @@ def evidence(
         counters=SimpleNamespace(calls=calls),
         ranking=SimpleNamespace(naive=NAIVE, faster_variants=faster or {}),
         times=SimpleNamespace(
-            op=lambda name, layer, size, kind: SimpleNamespace(value=gpu_ms if kind == "gpu" else 1.0),
+            op=lambda name, layer, size, kind: SimpleNamespace(
+                value=(op_ms or {}).get(layer, 1.0) * (gpu_ms if kind == "gpu" else 1.0)
+            ),
             limiting_resource=lambda layer, size: resource,
-            method_bound_ms=lambda name, layer, size: reached[layer.name],
+            method_bound_ms=lambda name, layer, size: reached[layer.name] * (op_ms or {}).get(layer.name, 1.0),
         ),
     )
 
@@ -96,6 +102,14 @@ def test_near_its_bound_a_kernel_gets_no_advice():
     assert advice(evidence(calls, {"conv1": 0.9, "conv2": 0.86})) == near
 
 
+def test_latency_limits_a_layer_on_which_no_unit_is_busy():
+    calls = {("blocked", "conv1"): call(L1=81), ("blocked", "conv2"): call(L2=44)}
+    limit = "latency limits it on conv2: no unit passes 44 % of its peak"
+    assert cause(evidence(calls)) == f"The busiest unit is the L1 cache and shared memory on conv1 (81 %); {limit}"
+    alone = evidence({("blocked", "conv1"): call(L2=44)})
+    assert cause(alone) == "Latency limits it: no unit passes 44 % of its peak"
+
+
 def test_a_best_kernel_of_as_many_instructions_is_not_said_to_save_any():
     ev = evidence({("direct", "conv1"): call(L1=90), ("blocked", "conv1"): call(DRAM=85)})
     assert cause(ev) == "The busiest unit is DRAM (85 %)"
@@ -119,9 +133,17 @@ def test_the_advice_is_for_the_layer_farthest_from_its_bound_and_by_its_busiest_
     )
     near = evidence(calls, {"conv1": 0.8, "conv2": 0.4})
     assert advice(near).endswith(causes.REMEDIES[counters.DRAM])
-    other = SimpleNamespace(name="tiled", stem="tiled")
+    other = SimpleNamespace(name="tiled", stem="tiled", header=BEST.header)
     by_another = evidence(calls | {("tiled", "conv1"): call(DRAM=85)}, {"conv1": 0.3, "conv2": 0.9}, {"conv1": other})
     assert advice(by_another).startswith("On conv1, tiled runs at 30 % of its bound, and the busiest unit is DRAM. ")
+
+
+def test_the_advice_is_for_the_layer_that_loses_most_time_though_a_short_one_is_farther_from_its_bound():
+    calls = {("blocked", "conv1"): call(L1=90), ("blocked", "conv2"): call(DRAM=85)}
+    times = {"conv1": 0.1, "conv2": 5.0}
+    assert advice(evidence(calls, {"conv1": 0.2, "conv2": 0.6}, op_ms=times)).startswith(
+        "On conv2, blocked runs at 60 %"
+    )
 
 
 def test_where_the_kernels_alone_are_near_their_bound_the_launch_is_what_is_left():
@@ -130,12 +152,17 @@ def test_where_the_kernels_alone_are_near_their_bound_the_launch_is_what_is_left
     assert advice(evidence(small, {"conv1": 0.8}, gpu_ms=0.85)) == said
 
 
-def test_of_a_case_that_memory_bounds_dram_is_the_busiest_unit_where_it_and_l2_are_busy():
+def test_dram_is_the_busiest_unit_where_it_and_l2_are_busy():
     both = {("blocked", "conv1"): call(L2=87, DRAM=85)}
     assert cause(evidence(both)) == "The busiest unit is DRAM (85 %)"
     assert advice(evidence(both)).endswith(causes.REMEDIES[counters.DRAM])
-    assert cause(evidence(both, resource="FP32 arithmetic")) == "The busiest unit is the L2 cache (87 %)"
     assert cause(evidence({("blocked", "conv1"): call(L2=87, DRAM=60)})) == "The busiest unit is the L2 cache (87 %)"
+
+
+def test_a_kernel_on_tensor_cores_is_not_told_to_try_them():
+    busy = {("blocked", "conv1"): call(SM=85), ("split", "conv1"): call(SM=85)}
+    assert advice(evidence(busy)).endswith("Try tensor cores, or a method of fewer operations")
+    assert advice(evidence(busy, faster={"conv1": SPLIT})).endswith("Try a method of fewer operations")
 
 
 def test_where_no_unit_is_near_its_peak_the_advice_is_against_latency_and_without_counters_to_read_them():
@@ -181,6 +208,8 @@ def test_what_is_ambiguous_is_named_with_the_samples_that_would_settle_it_and_no
         "Take more samples of streams (6 now, about 42 to decide), restrict beside direct (10 now, about 250 to decide) and "
         "block (10 now, more than 10 000 to decide)"
     )
+    clocks_differ = compared("tiled", "ambiguous", Estimate(1.04, 1.03, 1.05, 60))
+    assert samples(clocks_differ) == ""
     once = compared("tiled", "ambiguous", Estimate(2.5, math.nan, math.nan, 1))
     assert "tiled (1 now, about 6 to decide)" in samples(once)
     far = compared("tiled", "ambiguous", Estimate(8.0, math.nan, math.nan, 1))

@@ -213,12 +213,15 @@ UNITS = {
 
 
 def nearest_peak(launch: CountedLaunch) -> str:
-    """The counter of the unit nearest its peak, pipes as busy as issue aside; empty where one is missing."""
+    """The counter of the unit nearest its peak, pipes as busy as issue aside; empty where one is missing. All that DRAM
+    moves passes through L2, so where both are busy it is DRAM."""
     used = {metric: launch.values[metric] for metric in UNITS if metric != ISSUE and metric in launch.values}
     if len(used) < len(UNITS) - 1:
         return ""
     most = max(used, key=lambda metric: used[metric])
-    return ISSUE if most == SM and launch.values.get(ISSUE, 0.0) >= 0.9 * used[SM] else most
+    if most == SM and launch.values.get(ISSUE, 0.0) >= 0.9 * used[SM]:
+        return ISSUE
+    return DRAM if most == L2 and used[DRAM] >= HIGH else most
 
 
 def bound_sentence(launch: CountedLaunch) -> str:

@@ -196,7 +196,8 @@ def _units(ev: Evidence) -> Figure | None:
         "Use of each unit in percent of its peak, in the longest kernel of a call. Rows: the first kernel, each step from it to the "
         "best, and the fastest library at FP32 accuracy. Pipes: the busiest arithmetic pipe; FP32: operations done. "
         f"{needed}Dark: the unit nearest its peak, from {counters.LOW:.0f} % on: it bounds the kernel, below {counters.HIGH:.0f} % in part. "
-        "No dark bar: latency bounds it. Issue is dark only where it is as busy as the busiest pipe. Issue and L1 count "
+        "No dark bar: latency bounds it. Issue is dark only where it is as busy as the busiest pipe, and DRAM, not L2, where both pass "
+        f"{counters.HIGH:.0f} %. Issue and L1 count "
         f"the cycles in which a multiprocessor is active, the others all. On the right: instructions of the whole call, counted once a warp, and "
         f"the shares of FP32 FMAs and, where the method takes tensor cores, of their pipe among them.{ev.selection.older_run_note(tables.COUNTERS)}",
     )

@@ -11,11 +11,12 @@ from warpbook.profiling.counters import CountedCall
 from warpbook.report.evidence import Evidence
 from warpbook.report.views import cell_markup
 
+FEWER = "a method of fewer operations"
 REMEDIES = {
     counters.DRAM: "fusing it with its neighbours, so that fewer bytes move",
     counters.L2: "larger blocks, so that L2 delivers each value less often",
     counters.L1: "larger register tiles, so that each value from shared memory feeds more multiply-adds",
-    counters.SM: "tensor cores, or a method of fewer operations",
+    counters.SM: f"tensor cores, or {FEWER}",
     counters.ISSUE: "wider loads and larger tiles, so that fewer instructions serve each multiply-add",
 }
 LATENCY_REMEDY = "asynchronous copies or more warps, so that more loads are in flight"
@@ -34,34 +35,43 @@ def cause_sentence(ev: Evidence, best: Variant) -> str:
     if not after:
         return ""
     before = _calls(ev, naive) if naive and naive != best else {}
-    found = {layer.name: _busiest_unit(ev, layer, after[layer.name]) for layer in ev.layers if layer.name in after}
+    found = {layer.name: counters.nearest_peak(after[layer.name].longest) for layer in ev.layers if layer.name in after}
     shares = {layer: after[layer].longest.values[unit] / 100 for layer, unit in found.items()}
+    idle = [layer for layer, share in shares.items() if 100 * share < counters.LOW]
     busiest = []
-    for unit in dict.fromkeys(found.values()):
-        layers = [layer for layer, of in found.items() if of == unit]
+    for unit in dict.fromkeys(unit for layer, unit in found.items() if layer not in idle):
+        layers = [layer for layer, of in found.items() if of == unit and layer not in idle]
         ends = (units.percent(end([shares[layer] for layer in layers]), 0) for end in (min, max))
         where = "" if len(ev.layers) == 1 else f" on {cell_markup.name_cases(ev, layers)}"
         busiest.append(f"{counters.UNITS[unit]}{where} ({' to '.join(dict.fromkeys(ends))})")
-    words = f"he busiest unit is {units.join_all(busiest)}"
+    limits = [f"the busiest unit is {units.join_all(busiest)}"] if busiest else []
+    if idle:
+        where = "" if len(idle) == len(ev.layers) == 1 else f" on {cell_markup.name_cases(ev, idle)}"
+        most = units.percent(max(shares[layer] for layer in idle), 0)
+        limits.append(f"latency limits it{where}: no unit passes {most} of its peak")
+    words = "; ".join(limits)
     of_memory = all(ev.times.limiting_resource(layer, ev.largest) == "memory bandwidth" for layer in ev.layers)
     saved = _saved(before, after, of_memory) if naive and before.keys() == after.keys() else []
-    return f"It {units.join_all(saved)} than {naive.stem}; t{words}" if naive and saved else f"T{words}"
+    return f"It {units.join_all(saved)} than {naive.stem}; {words}" if naive and saved else words[0].upper() + words[1:]
 
 
 def next_sentence(ev: Evidence, best: Variant) -> str:
-    """What to try on the layer that is farthest from its bound, by its counters; empty where there are none."""
+    """What to try on the layer that loses most time against its bound, by its counters; empty where there are none."""
     fastest = {layer: ev.ranking.faster_variants.get(layer, best) for layer in ev.layer_names}
     far = [
-        (share, case)
+        (share, (1 - share) * time.value, case)
         for case in ev.layers
         if (share := _share_of_bound(ev, fastest[case.name], case, "op")) is not None
+        if (time := ev.times.op(fastest[case.name].name, case.name, ev.largest, "op"))
     ]
     if not far:
         return ""
-    least, case = min(far, key=lambda each: each[0])
-    one, runs = fastest[case.name], f"runs at {units.percent(least, 0)} of its bound"
+    least = min(share for share, *_ in far)
     if least >= NEAR_BOUND:
-        return f"Little is left to gain by this method: every {ev.case_word} {runs} or more"
+        near = f"runs at {units.percent(least, 0)} of its bound or more"
+        return f"Little is left to gain by this method: every {ev.case_word} {near}"
+    share, _, case = max(far, key=lambda each: each[1])
+    one, runs = fastest[case.name], f"runs at {units.percent(share, 0)} of its bound"
     alone = _share_of_bound(ev, one, case, "gpu") or 0.0
     if alone >= NEAR_BOUND:
         kernels = f"its kernels alone reach {units.percent(alone, 0)}"
@@ -71,10 +81,11 @@ def next_sentence(ev: Evidence, best: Variant) -> str:
     call = _calls(ev, one).get(case.name)
     if call is None:
         return f"Read the hardware counters of {one.stem}: {COMMAND} count --config study={ev.name}"
-    unit = _busiest_unit(ev, case, call)
+    unit = counters.nearest_peak(call.longest)
     latency = call.longest.values[unit] < counters.LOW
     limit = "latency limits it" if latency else f"the busiest unit is {counters.UNITS[unit]}"
-    return f"On {case.name}, {one.stem} {runs}, and {limit}. Try {LATENCY_REMEDY if latency else REMEDIES[unit]}"
+    remedy = FEWER if unit == counters.SM and one.header.split else REMEDIES[unit]
+    return f"On {case.name}, {one.stem} {runs}, and {limit}. Try {LATENCY_REMEDY if latency else remedy}"
 
 
 def _share_of_bound(ev: Evidence, one: Variant, case: Case, kind: str) -> float | None:
@@ -82,14 +93,6 @@ def _share_of_bound(ev: Evidence, one: Variant, case: Case, kind: str) -> float 
     time = ev.times.op(one.name, case.name, ev.largest, kind)
     bound = ev.times.method_bound_ms(one.name, case, ev.largest)
     return bound / time.value if time and bound else None
-
-
-def _busiest_unit(ev: Evidence, layer: Case, call: CountedCall) -> str:
-    """The counter of the unit nearest its peak. All that DRAM moves passes through L2, so of a case that memory bounds it is
-    DRAM where both are busy."""
-    unit, used = counters.nearest_peak(call.longest), call.longest.values
-    of_memory = ev.times.limiting_resource(layer, ev.largest) == "memory bandwidth"
-    return counters.DRAM if unit == counters.L2 and of_memory and used[counters.DRAM] >= counters.HIGH else unit
 
 
 def samples_sentence(ev: Evidence) -> str:
@@ -109,6 +112,8 @@ def samples_sentence(ev: Evidence) -> str:
         least = min((n for n in enough if n), default=statistics.SAMPLES_MOST + 1)
         if not math.isfinite(speedup.ratio.low):  # one sample tells nothing of how many it takes
             least = statistics.SMALLEST_RANKED
+        if least <= speedup.ratio.n:
+            continue  # the two clocks differ, which more samples do not settle
         against = "" if speedup.paired else f" beside {baseline.stem}"
         asked.append((least, f"{variant.stem}{against}", speedup.ratio.n))
     words = [f"{what} ({have} now, {_count_to_decide(n)} to decide)" for n, what, have in sorted(asked)]

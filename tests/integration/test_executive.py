@@ -74,20 +74,22 @@ def test_where_the_best_takes_tensor_cores_the_fastest_in_plain_fp32_is_named_be
     plain, peer = ev.ranking.best_plain, ev.ranking.best_peer
     assert (plain.name, plain.header.split) == ("layer_specialised", None)
     ratio = units.ratio(ev.times.total_speedup(plain.name, ev.largest, over=peer.name).ratio.value)
-    said = f"In plain FP32, without tensor cores, {plain.name} is the fastest. Speed: {ratio} that of {peer.name}"
+    said = (
+        f"Of ours in plain FP32, without tensor cores, {plain.name} is the fastest. Speed: {ratio} that of {peer.name}"
+    )
     assert said in best_sentence(ev)
     other = evidence_of(small_archive)
     other.ranking.best_plain = None  # as where the best itself is plain
-    assert "In plain FP32" not in best_sentence(other)
+    assert "in plain FP32" not in best_sentence(other)
 
 
 def test_a_short_call_is_held_against_its_bound_by_gpu_time_too(ev, monkeypatch):
     total, of_best = ev.times.total, ev.ranking.best.name
     bound = ev.times.total_method_bound_ms(of_best, ev.largest)
     shares = [units.percent(bound / total(of_best, ev.largest, kind=kind).value, 0) for kind in ("op", "gpu")]
-    assert f"{shares[0]} of the hardware's bound. " in best_sentence(ev)
+    assert f"{shares[0]} of its method's bound. " in best_sentence(ev)
     monkeypatch.setattr(executive, "LAUNCH_SHARE", 0.0)
-    assert f"{shares[0]} of the hardware's bound ({shares[1]} by GPU time, which has no launch" in best_sentence(ev)
+    assert f"{shares[0]} of its method's bound ({shares[1]} by GPU time: without the launch" in best_sentence(ev)
 
 
 def test_variants_that_together_are_far_ahead_of_the_best_alone_come_first(ev, monkeypatch):
@@ -178,7 +180,8 @@ def test_the_page_tells_the_convolutions_share_of_the_whole_program_and_no_two_t
     said = next(one.text for one in executive.executive_view(ev).findings if one.label == "Program")
     of_naive, of_best = (rf"[\d.]+\s?%{{}} with {one.stem}" for one in (ev.ranking.naive, ev.ranking.best))
     alone = said.partition(" As one call ")[0]
-    shares = f"{of_naive.format(' of the whole program')} and {of_best.format('')}"
+    whole = r" of the whole program \([\d.]+\s?m?s\)"
+    shares = f"{of_naive.format(whole)} and {of_best.format('')}"
     assert re.fullmatch(
         rf"The convolutions take {shares}: its start, its data and other layers take the rest\.", alone
     ), said

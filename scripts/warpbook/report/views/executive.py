@@ -9,6 +9,7 @@ from warpbook.harness import precision
 from warpbook.kernels.variants import Variant
 from warpbook.report.comparison import Comparison
 from warpbook.report.evidence import INCONCLUSIVE, NO_RATIO, Evidence
+from warpbook.report.evidence.run_selection import OLDER_RUN_TABLES
 from warpbook.report.views import causes, cell_markup, claim_table
 from warpbook.report.views.components import Cell, HtmlTable, View, words
 from warpbook.runs import catalog, tables
@@ -27,7 +28,7 @@ def executive_view(ev: Evidence) -> View | None:
     lead = _lead(ev, best)
     cause = causes.cause_sentence(ev, lead)
     if cause:
-        cause = f"{f'{lead.stem}: ' * (lead != best)}Method: {lead.title}. {cause}{ev.selection.in_older_run(tables.COUNTERS)}"
+        cause = f"{f'{lead.stem}: ' * (lead != best)}Method: {lead.title}{_on_tensor_cores(lead)}. {cause}{ev.selection.in_older_run(tables.COUNTERS)}"
     said = {
         "Best": ". ".join(
             filter(
@@ -45,7 +46,7 @@ def executive_view(ev: Evidence) -> View | None:
         "Program": _program_sentence(ev, best),
         "Next": ". ".join(filter(None, (_next_sentence(ev, best), causes.samples_sentence(ev)))),
     }
-    facts = tuple(_facts(ev, best))
+    facts = tuple(_facts(ev, best, lead))
     note = " †: times of two separate jobs." if any("†" in value for _, value in facts) else ""
     return View(
         findings=tuple(View(label=label, text=f"{text}.") for label, text in said.items() if text),
@@ -57,6 +58,10 @@ def executive_view(ev: Evidence) -> View | None:
             "facts",
         ),
     )
+
+
+def _on_tensor_cores(one: Variant) -> str:
+    return ", on tensor cores" if one.header.split else ""
 
 
 def _lead(ev: Evidence, best: Variant) -> Variant:
@@ -83,10 +88,12 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
         return f"{far[1]}, and {best.stem} elsewhere, compute {where} in {units.time(far[0])}. Speed: {units.join_all(compared)}"
     compared = [_ratio_words(ev, best, one) for one in others]
     if bound := ev.times.total_method_bound_ms(best.name, ev.largest):
-        compared.append(f"{units.percent(bound / total.value, 0)} of the hardware's bound")
+        compared.append(f"{units.percent(bound / total.value, 0)} of its method's bound")
         alone = ev.times.total(best.name, ev.largest, kind="gpu")
         if alone and bound / alone.value >= bound / total.value + LAUNCH_SHARE:
-            compared[-1] += f" ({units.percent(bound / alone.value, 0)} by GPU time, which has no launch and no wait)"
+            compared[-1] += (
+                f" ({units.percent(bound / alone.value, 0)} by GPU time: without the launch and the wait for it)"
+            )
     mixed = _mix(ev)
     faster = f" ({units.time(mixed[0])} with {mixed[1]})" if mixed else ""
     return (
@@ -110,7 +117,7 @@ def _plain_sentence(ev: Evidence) -> str:
     if plain is None:
         return ""
     against = f". Speed: {_ratio_words(ev, plain, peer)}" if peer else ""
-    return f"In plain FP32, without tensor cores, {plain.stem} is the fastest{against}"
+    return f"Of ours in plain FP32, without tensor cores, {plain.stem} is the fastest{against}"
 
 
 def _behind_sentence(ev: Evidence, best: Variant, lead: Variant) -> str:
@@ -187,7 +194,8 @@ def _program_sentence(ev: Evidence, best: Variant) -> str:
         whole_ms = 1e3 * float(found.elapsed_s.median())
         shares.append(op.value / whole_ms)
         share = units.percent(shares[-1], 1 if shares[-1] >= 0.001 else 2)
-        each.append(f"{share}{'' if each else ' of the whole program'} with {one.stem}")
+        whole = "" if each else f" of the whole program ({units.time(whole_ms, 3)})"
+        each.append(f"{share}{whole} with {one.stem}")
     whole = _whole_network_sentence(ev, best)
     so = ": its start, its data and other layers take the rest" if max(shares) < NOTABLE else ""
     return f"The convolutions take {units.join_all(each)}{so}{whole and f'. {whole}'}"
@@ -224,7 +232,7 @@ def _next_sentence(ev: Evidence, best: Variant) -> str:
     return causes.next_sentence(ev, best)
 
 
-def _facts(ev: Evidence, best: Variant) -> Iterator[tuple[str, Cell]]:
+def _facts(ev: Evidence, best: Variant, lead: Variant) -> Iterator[tuple[str, Cell]]:
     gpu = ev.gpu
     assert ev.gpu_run and gpu  # of which the best kernel is
     machine = ev.gpu_run.record["machine"]
@@ -246,12 +254,13 @@ def _facts(ev: Evidence, best: Variant) -> Iterator[tuple[str, Cell]]:
     cuda = (f"driver {driver} (CUDA {gpu['driver_cuda']})", f"runtime {major}.{minor // 10}")
     yield "Software", "; ".join([*cuda, machine["compiler"], *libraries])
     yield "CPU", _cpu(ev, machine["cpu"])
+    yield "Runs", "; ".join(f"{run_id}: {what}" for run_id, what in _runs(ev).items())
     if code := ev.ranking.best_cpu:
         speedup = ev.times.total_speedup(best.name, ev.largest, over=code.name)
         yield "Over the best CPU code", Markup("{} ({})").format(cell_markup.ratio_cell(speedup), code.stem)
     tallies = [found for one in ev.ranking.measured_variants("gpu") if (found := ev.checks.for_variant(one.name))]
     sound = sum(one.passed == one.tests for one in tallies)
-    yield "Tests", f"{sound} of {len(tallies)} GPU variants pass all of theirs{_error_against_direct(ev, best)}"
+    yield "Tests", f"{sound} of {len(tallies)} GPU variants pass all of theirs{_error_against_direct(ev, lead)}"
     if claims := claim_table.tally_claims(ev):
         refuted = f". One refuted: {claims.example}" if claims.example else ""
         yield "Claims", f"of {claims.claims} made beforehand: {claims.verdicts}{refuted}"
@@ -262,6 +271,19 @@ def _facts(ev: Evidence, best: Variant) -> Iterator[tuple[str, Cell]]:
     no_cpu = ev.missing_reason("cpu")
     if left_out := [*([f"CPU times: {no_cpu}"] if no_cpu else []), *wholly.variant.unique()]:
         yield "Left out", "; ".join(left_out)
+
+
+def _runs(ev: Evidence) -> dict[str, str]:
+    """What each run cited gives, by its name."""
+    assert ev.gpu_run
+    held = {ev.local.run_id: "what was built and tested here" if ev.missing_reason("cpu") else "what was measured here"}
+    held[ev.gpu_run.run_id] = (
+        "what was measured here" if ev.gpu_run is ev.local else "GPU times, and all of the GPU not named here"
+    )
+    for table, run in ev.selection.from_older_run.items():
+        before = held.get(run.run_id)
+        held[run.run_id] = f"{before}, {OLDER_RUN_TABLES[table]}" if before else OLDER_RUN_TABLES[table]
+    return held
 
 
 def _cpu(ev: Evidence, host: dict[str, float]) -> str:
@@ -279,9 +301,9 @@ def _error_against_direct(ev: Evidence, best: Variant) -> str:
         return ""
     least, most = (units.count(int(end)) for end in (rows.products.min(), rows.products.max()))
     beyond = rows[~rows.fp32_class].products
-    others = f"; the others add up at most {units.count(int(beyond.max()))} products" if len(beyond) else ""
+    others = f"; the others add up at most {units.count(int(beyond.max()))} terms" if len(beyond) else ""
     return (
-        f". On {int(rows.fp32_class.sum())} of {len(rows)} cases (sums of {least} to {most} products, "
+        f". On {int(rows.fp32_class.sum())} of {len(rows)} cases (sums of {least} to {most} terms, "
         f"{rows.inputs.nunique()} input ranges) the error of {best.stem} is at most {precision.CLASS_RATIO} times that of "
         f"{ev.problem.facts.baseline}{others}{ev.selection.in_older_run(PRECISION)}"
     )

@@ -44,7 +44,7 @@ def _drift(ev: Evidence) -> str:
     at_sizes = ", ".join(f"{units.percent(change, 1)} at {size}" for size, change in largest.items())
     return (
         f"In this run a baseline's op time differs between jobs by {units.percent(median(changes), 1)} (median of {len(changes)} "
-        f"comparisons). The largest difference is {at_sizes}{' images' * ev.is_network}. Libraries are left out: they choose an algorithm in "
+        f"comparisons). The largest difference is {at_sizes}{' images' * ev.is_network}. These are without libraries, which choose an algorithm in "
         "each process."
     )
 

@@ -19,6 +19,12 @@ def test_a_kernel_checks_the_threads_that_its_launch_bounds_allow():
     assert "{ EMULATOR_LAUNCH_BOUNDS(T * 32, 2); y[0] = 1; }" in made
 
 
+def test_the_brackets_of_a_launch_may_stand_apart():
+    for opening, closing in (("<<<", ">>>"), ("<< <", ">> >"), ("<< <", ">>>")):
+        made = host(f"__global__ void k(int* y);\nvoid f(int* y) {{ k {opening} 2, 32 {closing} (y); }}")
+        assert "emulator::launch(emulator::Config(2,  2, 32 )" in made.replace("   ", "  ") and "<" not in made
+
+
 def test_ptx_keeps_what_orders_memory_and_for_whom():
     for written, made in [
         ('"ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(u) : "l"(p)', ("strong(", ", __threadfence())")),

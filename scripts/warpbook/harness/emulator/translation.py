@@ -68,6 +68,7 @@ def _to_host(source: str, name: str, own: dict[str, str]) -> str:
     source = re.sub(r"\b__align__\b", "alignas  ", source)
     # No macro: the host's own headers have the word in attributes.
     source = re.sub(r"(?<!\()\b__noinline__\b", " " * len("__noinline__"), source)
+    source = cuda_ast.join_brackets(source)
     root, text = cuda_ast.parse(source), source.encode()
     edits: list[Edit] = []
     known = _Known(root)

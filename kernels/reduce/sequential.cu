@@ -2,9 +2,9 @@
 title:     Sequential addressing
 idea:      In each step the first half of the threads adds the second half's sums. The threads at work are neighbours,
            and so are the values that they read.
-expect:    Whole warps finish early. The first step keeps 4 warps of 8 busy and the fourth one alone, where interleaved
-           kept all 8 busy through five steps. The remainder, a slow operation, is gone. Instructions fall by a third
-           or more, time by 20 to 50 %.
+expect:    Whole warps finish early. The first step keeps 4 of 8 warps busy and the fourth a single one, where
+           interleaved kept all 8 busy through five steps. The remainder, a slow operation, is gone. Instructions fall
+           by a third or more, time by 20 to 50 %.
 builds_on: interleaved
 reference: https://developer.download.nvidia.com/assets/cuda/files/reduction.pdf
 constants: {THREADS: 256, VALUES: 256}     # VALUES: that a block adds up

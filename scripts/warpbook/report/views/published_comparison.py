@@ -85,6 +85,9 @@ def _gains(ev: Evidence) -> HtmlTable | None:
         *numbers(*["Published over the library", "Ours over the fastest"] * bool(libraries)),
     )
     place = f" Ours are of {layers.pop()} at {ev.at_size(our_sizes.pop())}." if alone else ""
+    theirs = {int(size) for size in times["size"] if size.isdigit()}
+    if alone and len(theirs) == 1 and not theirs <= {*ev.sizes}:
+        place += f" Those published are of size {units.count(theirs.pop())}."
     return HtmlTable(
         "published-gains",
         "What each step gained on the published machine and on ours: ratios of two times of one machine, for the same "

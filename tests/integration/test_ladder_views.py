@@ -14,7 +14,7 @@ from warpbook.config import settings
 from warpbook.harness import reference
 from warpbook.report.evidence import Evidence
 from warpbook.report.figures import bound_plots, unit_plots
-from warpbook.report.views import accuracy, cell_markup, published_comparison
+from warpbook.report.views import accuracy, cell_markup, claim_table, published_comparison
 from warpbook.report.views.ladder import common_size, ladder_view
 from warpbook.runs import catalog, tables
 from warpbook.runs.catalog import Run
@@ -136,3 +136,12 @@ def test_a_ladder_s_report_names_whose_values_it_compares(documents):
     report = documents("gemm").report
     assert "S. Boehm" in report and "NVIDIA A6000" in report and "student report" not in report
     assert "Nearest to its tolerance comes" in report
+
+
+def test_values_of_gpu_time_are_named_in_the_chapter_of_claims_that_failed(ladder):
+    ev = ladder("gemm")
+    failed = [one.claim.quantity for one in ev.claims.judged if one.verdict in ("refuted", "partly")]
+    view = claim_table.claim_table_view(ev)
+    named = [row[-1].endswith(" (GPU time)") for row in view.failed.rows]
+    assert 0 < sum(named) == failed.count("gpu_time") < len(named)
+    assert not any("(GPU time)" in row[-1] for row in claim_table.full_claim_table(ev).rows)

@@ -89,12 +89,14 @@ def _claims_table(ev: Evidence, id: str, caption: str, judged: list[JudgedClaim]
         if tested:
             return _compared_with(ev, one), _claim_words(one), claim_words(one.claim), verdict, values
         expected = _claim_words(one) or claim_words(one.claim)
-        return _compared_with(ev, one), expected, verdict, f"{_needed(one.claim)}{values}"
+        clock = " (GPU time)" if one.claim.quantity == "gpu_time" else ""
+        return _compared_with(ev, one), expected, verdict, f"{_needed(one.claim)}{values}{clock}"
 
     return HtmlTable(
         id,
         f"{caption} Column 1: the variant, and what a change is measured against. Values are at {ev.at_size(ev.largest)} unless "
-        f"they name another size. A change of time above 0 is slower. Multiples of a bound compare it with the GPU time.{counter_run}",
+        f"they name another size. A change of time above 0 is slower{'' if tested else ', and of op time where GPU time is not named'}. "
+        f"Multiples of a bound compare it with the GPU time.{counter_run}",
         words("Variant", "Expected", *["Tested"] * tested, "Verdict", "Values"),
         tuple(map(row, judged)),
         "claims",

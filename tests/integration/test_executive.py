@@ -204,3 +204,13 @@ def test_a_chart_has_the_libraries_the_start_and_the_fastest_and_no_more_than_ca
     peers = {one.name for one in other.ranking.measured_variants("gpu", peers=True)}
     assert shown == peers | {"direct", "layer_specialised", "fp16x3_mma", "fp16x3_wgmma"}
     assert {one.name for one in other.ranking.measured_variants("gpu")} - shown
+
+
+def test_one_sample_tells_what_is_many_times_slower_and_nothing_of_what_is_near(ev):
+    other = Evidence(ev.plan, "fa18", ev.gpu_run)
+    samples = other.times.samples
+    other.times.samples = samples.groupby(["job", "variant", "layer", "size", "state", "kind"]).head(1)
+    far, near = (other.times.total_speedup(name, other.largest, over="direct") for name in ("unroll_gemm", "coarsened"))
+    assert (far.ratio.n, far.verdict, far.compared) == (1, "slower", "slower than")
+    assert far.rough and cell_markup.ratio_cell(far).count("≈") == 1
+    assert (near.verdict, near.compared) == ("ambiguous", "inconclusive against")

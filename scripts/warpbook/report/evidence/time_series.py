@@ -109,8 +109,7 @@ class Speedup:
     @property
     def rough(self) -> bool:
         """Whether it rests on fewer samples than a settled ratio and yet is FAR from 1, as is the interval if there is one."""
-        value, low, high = self.ratio.value, self.ratio.low, self.ratio.high
-        return self.ratio.n < FEWEST and max(value, 1 / value) >= FAR and not low <= 1 <= high
+        return _is_rough(self.ratio)
 
     @property
     def short_substitute(self) -> str:
@@ -171,6 +170,10 @@ class Speedup:
     def plain_text(self) -> str:
         """It in plain text: 21.2×† [19.8, 23.0] n 4, or what stands in its place."""
         return self.substitute or f"{units.ratio_and_interval(self.ratio, self.dagger)} {self.sample_size}"
+
+
+def _is_rough(ratio: Estimate) -> bool:
+    return ratio.n < FEWEST and max(ratio.value, 1 / ratio.value) >= FAR and not ratio.low <= 1 <= ratio.high
 
 
 class Times(EvidencePart):
@@ -322,7 +325,11 @@ class Times(EvidencePart):
     def _verdict(self, ratio: Estimate, second: Speedup | None) -> str:
         """second: the same speedup by the GPU's clock, where there is one."""
         margin = self._ev.config.measuring.equivalence_margin
-        return statistics.agreed_verdict(ratio, second.ratio if second else None, margin)
+        told = statistics.agreed_verdict(ratio, second.ratio if second else None, margin)
+        both = [ratio, *([second.ratio] if second else [])]
+        if told == "ambiguous" and all(map(_is_rough, both)) and len({one.value > 1 for one in both}) == 1:
+            return "faster" if ratio.value > 1 else "slower"
+        return told
 
     def _drift_of_sum(self, parts: Parts, size: int, kind: str) -> float:
         """The drift of a time of several layers: each layer's counts by its share of that time."""

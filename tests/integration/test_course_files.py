@@ -109,6 +109,10 @@ WRONG = {
         "one_call", [("&y, sizeof(float) * B * M *", "&y, sizeof(float) * B *")],
         "overflow in conv_forward_kernel at one_call.cu:28: a write 0 bytes after the 4624 bytes allocated at line 35",
     ),
+    "a launch without the shared memory that its kernel declares": (
+        "one_call", [(", sizeof(float) * ((TILE + K - 1) * (TILE + K - 1) + K * K)>>>", ">>>")],
+        "dynamic shared memory is declared in line 12, and the launch asks for none, with a third value between <<< and >>>, at line 41",
+    ),
     "a barrier in a branch": (
         "one_call", [("        __syncthreads();  // used", "        if (h < H_out - 1) __syncthreads();\n")],
         "threads of one block wait at different barriers, at line",

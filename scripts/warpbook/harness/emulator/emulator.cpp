@@ -376,6 +376,10 @@ int launch_line;  // where the host launches; 0 where a driver does
 char* dynamic_shared(const char* name, int line)
 {
     races::watch(dynamic_base, dynamic_bytes, name, line, true);
+    if (!dynamic_bytes && launch_line) {
+        const std::string declared = "dynamic shared memory is declared in line " + std::to_string(line);
+        stop((declared + ", and the launch asks for none, with a third value between <<< and >>>,").c_str(), launch_line);
+    }
     if (!dynamic_bytes) stop("dynamic shared memory is used, and the launch asks for none (`shared_bytes`)", line);
     return dynamic_base;
 }

@@ -214,3 +214,13 @@ def test_one_sample_tells_what_is_many_times_slower_and_nothing_of_what_is_near(
     assert (far.ratio.n, far.verdict, far.compared) == (1, "slower", "slower than")
     assert far.rough and cell_markup.ratio_cell(far).count("≈") == 1
     assert (near.verdict, near.compared) == ("ambiguous", "inconclusive against")
+
+
+def test_on_the_first_chart_a_mark_moves_with_the_bound_of_each_variant_s_own_method(ev, monkeypatch):
+    drawn = time_plots.op_times(ev)
+    bound = ev.times.method_bound_ms
+    best = ev.ranking.best.name
+    halved = lambda name, case, size: bound(name, case, size) / (2 if name == best else 1)  # noqa: E731
+    monkeypatch.setattr(ev.times, "method_bound_ms", halved)
+    moved = set(time_plots.op_times(ev).split(">")) - set(drawn.split(">"))
+    assert len(moved) == len(ev.layers)

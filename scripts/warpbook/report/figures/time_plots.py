@@ -19,7 +19,7 @@ FAR = 3.0
 
 
 def op_times(ev: Evidence) -> str:
-    """Op times of the foremost variants on each layer at the largest size, and the bound."""
+    """Op times of the foremost variants on each layer at the largest size, the bound, and a mark at each one's own."""
     shown, size = ev.ranking.foremost("gpu"), ev.largest
     figure, panels = style.case_panels(ev, 0.62 + 0.155 * len(shown))
     for axes, layer in zip(panels, ev.layers, strict=True):
@@ -30,6 +30,8 @@ def op_times(ev: Evidence) -> str:
                 continue
             colour, marker = style.variant_look(ev, variant)
             reach = min(estimate.value, end)
+            own = ev.times.method_bound_ms(variant.name, layer, size)
+            axes.plot(own, place, "|", color=style.INK, markersize=7, markeredgewidth=1.2, zorder=3)
             axes.plot([0, reach], [place, place], color=colour, linewidth=5, alpha=0.25, solid_capstyle="butt")
             if estimate.value > end:
                 style.note(axes, f"{units.time(estimate.value)} →", (end, place), (-3, 0), ha="right")

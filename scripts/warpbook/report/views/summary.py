@@ -81,9 +81,10 @@ def _gpu_figure(ev: Evidence) -> Figure:
     return Figure(
         "summary-times",
         svg,
-        f"Bars of op time for every GPU variant on each {ev.case_word}, with the hardware's lower bound.",
+        f"Bars of op time of GPU variants on each {ev.case_word}, with lower bounds.",
         f"Op time on each {ev.case_word}, {ev.at_size(ev.largest)}, {ev.device_name('gpu')}: {shown}"
-        "Medians with 95 % intervals, without copies, the L2 cache flushed before each call. Dashed: the lower bound of the direct method in FP32."
+        "Medians with 95 % intervals, without copies, the L2 cache flushed before each call. Dashed: the lower bound of the direct method in FP32; "
+        "short line: that of the variant's own method and precision."
         f"{' →: the bar ends beyond the chart.' if '→' in svg else ''}",
     )
 

@@ -25,6 +25,12 @@ def test_the_brackets_of_a_launch_may_stand_apart():
         assert "emulator::launch(emulator::Config(2,  2, 32 )" in made.replace("   ", "  ") and "<" not in made
 
 
+def test_an_array_in_constant_memory_must_fit_there():
+    assert 'static_assert(sizeof(w) <= 65536, "w is too long' in host("__constant__ float w[4][SIZE * 2];")
+    for other in ("__constant__ int n;", "__device__ float w[1 << 20];", "extern __constant__ float w[];"):
+        assert "static_assert" not in host(other)
+
+
 def test_ptx_keeps_what_orders_memory_and_for_whom():
     for written, made in [
         ('"ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(u) : "l"(p)', ("strong(", ", __threadfence())")),

@@ -87,6 +87,7 @@ def _to_host(source: str, name: str, own: dict[str, str]) -> str:
             edits += _shared_declarations(node, name)
         elif node.type == "declaration":
             edits += _unset_variables(node)
+            edits += _constant_memory(node)
         elif node.type == "function_definition":
             edits += _launch_bounds(node)
         elif node.type in ("while_statement", "do_statement", "for_statement"):
@@ -193,6 +194,17 @@ def _launch(call: "Node", config: "Node", known: _Known) -> Iterator[Edit]:
     of = f'.of("{plain}")' if plain else ""
     yield end.start_byte, end.end_byte, f"){of}, [&{''.join(captured)}] {{ {' '.join(name.split())}"
     yield arguments.end_byte, arguments.end_byte, "; })"
+
+
+CONSTANT_BYTES = 64 << 10
+_CONSTANT = re.compile(r"\s*(?:static\s+)?__constant__\s+[^;=(]*?(\w+)\s*(?:\[[^\]]+\]\s*)+;\s*")
+
+
+def _constant_memory(node: "Node") -> Iterator[Edit]:
+    """What has an array longer than constant memory not compile, as by nvcc."""
+    if found := _CONSTANT.fullmatch(cuda_ast.node_text(node)):
+        words = f"{found[1]} is too long: constant memory has {CONSTANT_BYTES} bytes"
+        yield node.end_byte, node.end_byte, f' static_assert(sizeof({found[1]}) <= {CONSTANT_BYTES}, "{words}");'
 
 
 def _has_effect(argument: "Node", known: _Known) -> bool:

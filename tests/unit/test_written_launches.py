@@ -986,6 +986,12 @@ OTHERS |= {
         "int main() {\n  float *in, *out;\n  cudaMalloc(&out, 4);\n  run(in, out, 1 << 20);\n}\n",
         {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [64], "grid": [1]},
     ),
+    "values that are each added to one of the caller's": (
+        "reduce",
+        "__global__ void add(const float *in, float *out, int n) { atomicAdd(&out[threadIdx.x], in[threadIdx.x]); }\n"
+        "void solve(const float *in, float *out, int n) {\n  add<<<1, 64>>>(in, out, n);\n}\n",
+        {"kernel": "add", "arguments": ["x", "y", "n"], "threads": [64], "grid": [1]},
+    ),
     "a sum that is added to a first value": (
         "reduce",
         "__global__ void add(const float *in, float *out, int n) { if (!n) *out = 0; atomicAdd(out, in[0]); }\n"

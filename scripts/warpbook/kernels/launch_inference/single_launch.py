@@ -52,6 +52,7 @@ _LEAST = re.compile(
 """A number that every other one exceeds, as a maximum begins with."""
 _HOST_FILL = re.compile(r"(?:std::)?(?:fill(?:_n)?\((\w+).*,([^,]+)\)|memset\((\w+),(?:0|0x0+)\b)")
 _HOST_MEMORY = re.compile(r"(?:\([\w*]+\))?(?:malloc\(|new\w|nullptr|NULL)")
+_FIRST_VALUE = re.compile(r"\w+(\+0)?|&\(?(\w+|\w+\[0\]|\*\w+)\)?")
 _ZERO = re.compile(
     r"(?:\(?(?:float|double|int)?\)?)?[{(]*(?:.*,)?[+-]?0*\.?0*[fF]?[})]*|\([^,]*\)|.*calloc\(.*|.*::zeros.*"
 )
@@ -74,13 +75,15 @@ def _is_assigned(node: "Node") -> bool:
     return is_element and sets and around is not None and cuda_ast.field(around, "left") == element
 
 
-def _is_added_to(node: "Node") -> bool:
-    """Whether a node stands in the first argument of atomicAdd."""
+def _is_added_to(node: "Node", one_value: bool) -> bool:
+    """Whether a node stands in the first argument of atomicAdd. one_value: which must be the array's first value."""
     inner, around = node, node.parent
     while around is not None and around.type != "argument_list":
         inner, around = around, around.parent
     called = cuda_ast.field_text(around.parent, "function") if around else ""
-    return called.startswith("atomicAdd") and around is not None and around.named_children[0] == inner
+    if around is None or not called.startswith("atomicAdd") or around.named_children[0] != inner:
+        return False
+    return not one_value or bool(_FIRST_VALUE.fullmatch("".join(cuda_ast.node_text(inner).split())))
 
 
 def _filled_with(text: str) -> float | None:
@@ -483,13 +486,15 @@ class LaunchInference:
         adds = all((self._is_of_caller(place) or self._is_vector(place)) and self._uses(place) for place in given)
         if lines:
             self._scope.notes[f"filled {lines[0]}"] = f"{lines[0]}, which the host fills before, for zeros"
-        elif given and adds and all(_is_added_to(node) for place in given for node in self._uses(place)):
+            return True
+        # Of a caller's array where each thread has its own value, what lies there before is the kernel's to set.
+        of_caller = bool(given) and self._is_of_caller(given[0])
+        if given and adds and all(_is_added_to(node, of_caller) for place in given for node in self._uses(place)):
             name = self.pointers[given[0]][0]
-            whose = "its caller gives" if self._is_of_caller(given[0]) else "is a vector of the host's"
+            whose = "its caller gives" if of_caller else "is a vector of the host's"
             self._scope.notes[f"added to {name}"] = f"{name}, which {whose} and the kernel adds to, for zeros"
-        else:
-            return False
-        return True
+            return True
+        return False
 
     def _is_vector(self, place: int) -> bool:
         """Whether a launch gives the memory of an object, which sets its elements as it is made."""

@@ -7,8 +7,8 @@ extents:
   H: rows of an input
   W: columns of an input
   M: output channels
-  K: rows of a kernel
-  KW: {words: kernel columns, usual: K}
+  K: {words: rows of a kernel, most: 9}
+  KW: {words: kernel columns, usual: K, most: 9}
   S: {words: stride, usual: 1}
   SW: {words: stride along a row, usual: S}
   P: {words: padding, usual: 0}

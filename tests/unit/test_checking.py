@@ -146,6 +146,8 @@ def test_small_cases_of_a_convolution_join_what_is_unusual():
     small = [case for source in sources for case in checking.drawn_cases(source, [])]
     joined = ("S > K", "S > 1 and D > 1", "P > 0 and P_end == 0", "G > 1 and P > 0", "K * KW > 64")
     assert [words for words in joined if not any(eval(words, {}, case.extents) for case in small)] == []
+    # A kernel may hold the taps of a row beside a warp's: more than the problem says are no sizes of a kernel.
+    assert max(case.extents[name] for case in small for name in ("K", "KW")) == variant.problem.facts.extents["K"].most
 
 
 def test_batches_are_drawn_too():

@@ -130,7 +130,8 @@ def drawn_cases(variant: Variant, cases: Sequence[Case]) -> list[Case]:
     names = dict.fromkeys(name for case in possible for name in (*dict(case.given), problem.facts.size) if name)
     values_of = {name: [case.extents[name] for case in possible] for name in names}
     least = {name: min(values) for name, values in values_of.items()}
-    usual = {name: int(DRAWN_BEYOND * max(values)) for name, values in values_of.items()}
+    facts = problem.facts.extents
+    usual = {name: facts[name].most or int(DRAWN_BEYOND * max(values)) for name, values in values_of.items()}
     beyond = {name: max([most, *(case.extents[name] for case in studied)]) for name, most in usual.items()}
     if problem.facts.batch in beyond:
         beyond[problem.facts.batch] = 2 * MANY

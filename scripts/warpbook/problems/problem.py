@@ -68,6 +68,7 @@ class Extent(_ProblemModel):
 
     words: str
     usual: Expression | None = None
+    most: int | None = Field(None, description="largest that is drawn for it; of others, more than any ragged case has")
 
 
 class Array(_ProblemModel):

@@ -6,7 +6,7 @@ extents:
   C: input channels
   H: rows of an input
   W: columns of an input
-  M: output channels
+  M: {words: output channels, without: "a depthwise convolution, one filter a channel, is another problem (groups = C)"}
   K: {words: rows of a kernel, most: 9}
   KW: {words: kernel columns, usual: K, most: 9}
   S: {words: stride, usual: 1}

@@ -1662,7 +1662,11 @@ def test_a_file_that_has_channels_is_not_for_one_output_channel(tmp_path):
 __global__ void conv(float *y, const float *x, const float *w, int H, int W, int K) { y[0] = x[0] * w[0]; }
 void run(float *y, float *x, float *w, int H, int W, int K) { const int C = 12; conv<<<C, W>>>(y, x, w, H, W, K); }
 """
-    assert "nothing tells the kernel M" in read_beside(tmp_path, "conv", code).read_error
+    said = read_beside(tmp_path, "conv", code).read_error
+    assert (
+        "nothing tells the kernel M (launch in line 2): a depthwise convolution, one filter a channel, is another problem"
+        in said
+    )
 
 
 def test_a_kernel_with_the_image_s_size_as_a_number_of_its_own_is_asked_for_it(tmp_path):

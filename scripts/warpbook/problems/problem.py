@@ -69,6 +69,7 @@ class Extent(_ProblemModel):
     words: str
     usual: Expression | None = None
     most: int | None = Field(None, description="largest that is drawn for it; of others, more than any ragged case has")
+    without: str = Field("", description="what is said of a kernel that is not told it: it may compute another problem")
 
 
 class Array(_ProblemModel):

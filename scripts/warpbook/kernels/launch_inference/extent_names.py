@@ -40,6 +40,8 @@ class HostNames:
         self._numbers = problem.names
         self.base = [name for name, one in problem.facts.extents.items() if one.usual is None]
         self.batch = problem.facts.batch
+        self.without = {name: one.without for name, one in problem.facts.extents.items() if one.without}
+        """By extent, what a kernel that is not told it may compute, in words."""
         self._derived = problem.facts.derived
         self._said = set(said)
         # What is unusual, or follows from other extents, goes by its aliases alone.

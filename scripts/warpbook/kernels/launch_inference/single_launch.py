@@ -1049,9 +1049,10 @@ class LaunchInference:
         """Raise UnreadableLaunch where an extent is nowhere."""
         if absent := self.untold(facts):
             own: dict[str, Any] = {"limits": {name: {"is": UNKNOWN} for name in absent}}
+            another = f": {self.names.without[absent[0]]}" if absent[0] in self.names.without else ""
             raise UnreadableLaunch(
-                f"nothing tells the kernel {units.join_all(absent)} (launch in line {self.line}); if it has numbers of its"
-                " own for them",
+                f"nothing tells the kernel {units.join_all(absent)} (launch in line {self.line}){another}; if it has numbers"
+                " of its own for them",
                 {"kernel": self.kernel, **own} if self.is_asked_for else own,
             )
 

@@ -29,6 +29,8 @@ def test_an_array_in_constant_memory_must_fit_there():
     assert 'static_assert(sizeof(w) <= 65536, "w is too long' in host("__constant__ float w[4][SIZE * 2];")
     for other in ("__constant__ int n;", "__device__ float w[1 << 20];", "extern __constant__ float w[];"):
         assert "static_assert" not in host(other)
+    error = "mine.cu:2:1: error: static assertion failed: w is too long: constant memory has 65536 bytes"
+    assert emulation.missing_feature(error, "mine.cu") == ""  # nvcc refuses it too
 
 
 def test_ptx_keeps_what_orders_memory_and_for_whom():

@@ -312,7 +312,10 @@ def _f16c_options() -> tuple[str, ...]:
     return ()
 
 
-_NO_CPP = ("expected", "was not declared in this scope", "redefinition", "redeclar", "stray", "#error")
+_NO_CPP = (
+    "expected", "was not declared in this scope", "redefinition", "redeclar", "stray", "#error",
+    "constant memory has",  # what the translation asserts
+)  # fmt: skip
 """The C++ compiler's words for what CUDA's would refuse too."""
 
 

@@ -32,7 +32,7 @@ def method_bound_ms(case: Case, header: Header, gpu: dict[str, Any], kept_bytes:
 def _fastest_gb_per_s(gpu: dict[str, Any]) -> float:
     """A GPU may write faster than it copies: DRAM takes time to turn from reading to writing. A run of an older version has
     measured copies alone."""
-    return max(gpu["copy_gb_per_s"], gpu.get("write_gb_per_s") or 0.0)
+    return max(float(gpu["copy_gb_per_s"]), float(gpu.get("write_gb_per_s") or 0.0))
 
 
 def fp32_bound_ms(case: Case, gpu: dict[str, Any]) -> float:

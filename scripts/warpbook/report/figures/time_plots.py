@@ -30,8 +30,8 @@ def op_times(ev: Evidence) -> str:
                 continue
             colour, marker = style.variant_look(ev, variant)
             reach = min(estimate.value, end)
-            own = ev.times.method_bound_ms(variant.name, layer, size)
-            axes.plot(own, place, "|", color=style.INK, markersize=7, markeredgewidth=1.2, zorder=3)
+            if own := ev.times.method_bound_ms(variant.name, layer, size):
+                axes.plot(own, place, "|", color=style.INK, markersize=7, markeredgewidth=1.2, zorder=3)
             axes.plot([0, reach], [place, place], color=colour, linewidth=5, alpha=0.25, solid_capstyle="butt")
             if estimate.value > end:
                 style.note(axes, f"{units.time(estimate.value)} →", (end, place), (-3, 0), ha="right")

@@ -276,8 +276,10 @@ def _facts(ev: Evidence, best: Variant, lead: Variant) -> Iterator[tuple[str, Ce
 def _runs(ev: Evidence) -> dict[str, str]:
     """What each run cited gives, by its name."""
     assert ev.gpu_run
-    held = {ev.local.run_id: "what was built and tested here" if ev.missing_reason("cpu") else "what was measured here"}
-    held[ev.gpu_run.run_id] = "what was measured here" if ev.gpu_run is ev.local else "GPU values"
+    held = {
+        ev.local.run_id: "builds and tests of this machine" if ev.missing_reason("cpu") else "values of this machine"
+    }
+    held[ev.gpu_run.run_id] = "values of this machine" if ev.gpu_run is ev.local else "GPU values"
     for table, run in ev.selection.from_older_run.items():
         before = held.get(run.run_id)
         held[run.run_id] = f"{before}, {OLDER_RUN_TABLES[table]}" if before else OLDER_RUN_TABLES[table]

@@ -61,7 +61,7 @@ def executive_view(ev: Evidence) -> View | None:
 
 
 def _on_tensor_cores(one: Variant) -> str:
-    return ", on tensor cores" if one.header.split else ""
+    return ", on tensor cores" if one.header.split and "mma" not in one.title else ""
 
 
 def _lead(ev: Evidence, best: Variant) -> Variant:
@@ -238,7 +238,9 @@ def _facts(ev: Evidence, best: Variant, lead: Variant) -> Iterator[tuple[str, Ce
     machine = ev.gpu_run.record["machine"]
     several = f" (each job on one of {units.number_word(ev.times.gpus)})" if ev.times.gpus > 1 else ""
     size = f"{gpu['multiprocessors']} multiprocessors, {gpu['memory_bytes'] / 2**30:.0f}\u202fGiB"
-    yield "GPU", f"{gpu['name']}{several}, {size}"
+    runs = [f"run {ev.gpu_run.run_id}"] if ev.gpu_run is not ev.local else []
+    runs += [f"{OLDER_RUN_TABLES[table]}: run {run.run_id}" for table, run in ev.selection.from_older_run.items()]
+    yield "GPU", "; ".join([f"{gpu['name']}{several}, {size}", *runs])
     limits = [
         f"{words} {gpu[key]:.0f}\u202f{unit}"
         for words, key, unit in (
@@ -254,7 +256,6 @@ def _facts(ev: Evidence, best: Variant, lead: Variant) -> Iterator[tuple[str, Ce
     cuda = (f"driver {driver} (CUDA {gpu['driver_cuda']})", f"runtime {major}.{minor // 10}")
     yield "Software", "; ".join([*cuda, machine["compiler"], *libraries])
     yield "CPU", _cpu(ev, machine["cpu"])
-    yield "Runs", "; ".join(f"{run_id}: {what}" for run_id, what in _runs(ev).items())
     if code := ev.ranking.best_cpu:
         speedup = ev.times.total_speedup(best.name, ev.largest, over=code.name)
         yield "Over the best CPU code", Markup("{} ({})").format(cell_markup.ratio_cell(speedup), code.stem)
@@ -273,24 +274,14 @@ def _facts(ev: Evidence, best: Variant, lead: Variant) -> Iterator[tuple[str, Ce
         yield "Left out", "; ".join(left_out)
 
 
-def _runs(ev: Evidence) -> dict[str, str]:
-    """What each run cited gives, by its name."""
-    assert ev.gpu_run
-    held = {
-        ev.local.run_id: "builds and tests of this machine" if ev.missing_reason("cpu") else "values of this machine"
-    }
-    held[ev.gpu_run.run_id] = "values of this machine" if ev.gpu_run is ev.local else "GPU values"
-    for table, run in ev.selection.from_older_run.items():
-        before = held.get(run.run_id)
-        held[run.run_id] = f"{before}, {OLDER_RUN_TABLES[table]}" if before else OLDER_RUN_TABLES[table]
-    return held
-
-
 def _cpu(ev: Evidence, host: dict[str, float]) -> str:
     words = f"{host['model']}, {host['cores']} cores, {host['memory_gib']:.0f}\u202fGiB"
-    if ev.gpu_run is ev.local or not ev.ranking.best_cpu:
+    if ev.gpu_run is ev.local:
         return words
-    return f"{words}; CPU times come from another machine, {ev.device_name('cpu')}"
+    of_local = (
+        f"CPU times come from another machine, {ev.device_name('cpu')}" if ev.ranking.best_cpu else "builds and tests"
+    )
+    return f"{words}; {of_local}, run {ev.local.run_id}"
 
 
 def _error_against_direct(ev: Evidence, best: Variant) -> str:

@@ -278,9 +278,7 @@ def _cpu(ev: Evidence, host: dict[str, float]) -> str:
     words = f"{host['model']}, {host['cores']} cores, {host['memory_gib']:.0f}\u202fGiB"
     if ev.gpu_run is ev.local:
         return words
-    of_local = (
-        f"CPU times come from another machine, {ev.device_name('cpu')}" if ev.ranking.best_cpu else "builds and tests"
-    )
+    of_local = f"CPU times from {ev.device_name('cpu')}" if ev.ranking.best_cpu else "builds and tests"
     return f"{words}; {of_local}, run {ev.local.run_id}"
 
 

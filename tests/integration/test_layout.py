@@ -73,7 +73,7 @@ def test_the_summary_and_its_chart_are_one_page(pages_of, documents_with, few_va
     short = few_variants["studies"]["fa18"] | {"sections": ["milestone_3"], "deliverables": {}, "show_profile_of": []}
     made = documents_with("fa18", measured, studies=few_variants["studies"] | {"fa18": short})
     words = words_on(pdf.lay_out(made.report).pages[1], seen)
-    assert "from another machine" in words and "Figure 1. " in words
+    assert "; CPU times from " in words and "Figure 1. " in words
 
 
 def test_contents_are_split_where_their_columns_are_about_as_high():

@@ -3,12 +3,14 @@
 import sys
 import tomllib
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import check_variant
 import doctor
+from warpbook.common import cuda_toolkit
 from warpbook.common.files import PROJECT
 from warpbook.harness import building
 from warpbook.kernels import languages, variants
@@ -69,16 +71,17 @@ def installed(monkeypatch):
 
 @pytest.fixture
 def compiler(tmp_path, monkeypatch):
-    """A folder on the path for compilers; pip and toolkits have none."""
-    monkeypatch.setattr(languages, "TOOLKITS", tmp_path)
+    """A folder on the path for compilers; wheels and toolkits have none."""
+    monkeypatch.setattr(cuda_toolkit, "USUAL", tmp_path / "usual")
     for name in ("CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setitem(sys.modules, "nvidia", None)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if not (Path(path) / "nvidia").exists()])
     monkeypatch.setenv("PATH", str(tmp_path))
     return tmp_path
 
 
 def programs_in(folder, *names: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         (folder / name).write_text("#!/bin/sh\n")
         (folder / name).chmod(0o755)
@@ -94,11 +97,16 @@ def test_a_language_whose_compiler_is_missing_is_no_failure_either(variant_in, i
 
 def test_a_language_s_compiler_may_lie_in_a_cuda_toolkit(installed, compiler, monkeypatch):
     installed("cuda.tile")
-    (compiler / "toolkit" / "bin").mkdir(parents=True)
     programs_in(compiler / "toolkit" / "bin", "tileiras")
     assert languages.missing_words("cuda.tile")
     monkeypatch.setenv("CUDA_HOME", str(compiler / "toolkit"))
     assert languages.missing_words("cuda.tile") == ""
+    monkeypatch.delenv("CUDA_HOME")
+    for place in (compiler / "usual", compiler / "wheels" / "nvidia" / "cu13"):
+        monkeypatch.setattr(sys, "path", [*sys.path, str(compiler / "wheels")])
+        programs_in(place / "bin", "tileiras")
+        assert languages.missing_words("cuda.tile") == "", place
+        (place / "bin" / "tileiras").unlink()
 
 
 def test_a_language_without_an_interpreter_cannot_be_checked_without_a_gpu(variant_in, installed, compiler, tmp_path):

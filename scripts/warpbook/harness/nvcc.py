@@ -4,9 +4,7 @@ runs a file's library on a GPU."""
 import ctypes
 import functools
 import hashlib
-import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from warpbook.common import cuda_toolkit
 from warpbook.common.errors import UserError
 from warpbook.common.files import atomic_write, scratch_folder
 from warpbook.common.supervision import VariantFailure
@@ -28,18 +27,12 @@ MISSING = "it takes nvcc, and there is none on PATH, in CUDA_HOME or in NVIDIA's
 MATRIX_PRODUCT = Path(__file__).with_name("matmul.h")
 DRIVER = Path(__file__).with_name("course_driver.cu")
 STEPS = "steps.h"
-_USUAL = Path("/usr/local/cuda")
 
 
 @functools.cache
 def find_compiler() -> Path | None:
     """The compiler; None where there is none."""
-    homes = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    homes.append(_USUAL)
-    wheels = [Path(path) / "nvidia" / kind for path in sys.path for kind in ("cu13", "cuda_nvcc")]
-    on_path = shutil.which("nvcc")
-    candidates = [*([Path(on_path)] if on_path else []), *(home / "bin" / "nvcc" for home in [*homes, *wheels])]
-    return next((path for path in candidates if os.access(path, os.X_OK)), None)
+    return cuda_toolkit.find_program("nvcc")
 
 
 @functools.cache
@@ -137,14 +130,20 @@ def _toolkit() -> Path:
 def _compiler_folders() -> Iterator[Path]:
     """Folders that the compiler reads."""
     yield _toolkit()
-    yield from (path for path in (_USUAL, _USUAL.resolve()) if path.is_dir() and path != _toolkit())
+    yield from (
+        path for path in (cuda_toolkit.USUAL, cuda_toolkit.USUAL.resolve()) if path.is_dir() and path != _toolkit()
+    )
 
 
 def _cublas() -> tuple[list[str], list[str]]:
     """The compiler's options for cuBLAS's headers, and those for its library: the toolkit's own, or of NVIDIA's wheels;
     none where it is in neither, which the compiler then says."""
     toolkit = _toolkit()
-    homes = [toolkit, _USUAL, *(Path(path) / "nvidia" / kind for path in sys.path for kind in ("cu13", "cublas"))]
+    homes = [
+        toolkit,
+        cuda_toolkit.USUAL,
+        *(Path(path) / "nvidia" / kind for path in sys.path for kind in ("cu13", "cublas")),
+    ]
     headers = [home / "include" for home in homes if (home / "include" / "cublas_v2.h").is_file()]
     folders = [home / kind for home in homes for kind in ("lib64", "lib")]
     libraries = [path for folder in folders for path in sorted(folder.glob("libcublas.so*"))]

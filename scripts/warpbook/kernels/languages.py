@@ -3,14 +3,13 @@ in one of them is a .py whose header names the package under `requires`. Its `pr
 launcher; its `compiled(arch)`, if it has one, tells what its kernels are compiled to, by name."""
 
 import importlib.util
-import os
 import shlex
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
-from pathlib import Path
 from typing import NamedTuple
+
+from warpbook.common import cuda_toolkit
 
 
 class Compiled(NamedTuple):
@@ -53,9 +52,6 @@ LANGUAGES = {
 }
 """By the package that its variants import and require."""
 
-TOOLKITS = Path("/usr/local")
-"""The folder that CUDA toolkits are installed in."""
-
 
 def is_installed(package: str) -> bool:
     """Whether a package, or one within another such as cuda.tile, can be imported here."""
@@ -70,15 +66,6 @@ def missing_words(package: str) -> str:
     if not is_installed(package):
         return f"the Python package {package}"
     language = LANGUAGES.get(package)
-    if language and language.compiler and not _find_compiler(language.compiler):
+    if language and language.compiler and not cuda_toolkit.find_program(language.compiler):
         return f"{language.compiler}, the compiler of {language.name}"
     return ""
-
-
-def _find_compiler(program: str) -> str | None:
-    """Where a language finds its compiler: on the path, among pip's CUDA programs, or in a CUDA toolkit."""
-    pip = importlib.util.find_spec("nvidia.cu13") if is_installed("nvidia.cu13") else None
-    named = (os.environ.get("CUDA_HOME", ""), os.environ.get("CUDA_PATH", ""))
-    folders = [*(pip.submodule_search_locations or () if pip else ()), *named, *TOOLKITS.glob("cuda*")]
-    path = [os.environ.get("PATH", os.defpath), *(f"{folder}/bin" for folder in folders if folder)]
-    return shutil.which(program, path=os.pathsep.join(path))

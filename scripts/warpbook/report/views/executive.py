@@ -9,7 +9,6 @@ from warpbook.harness import precision
 from warpbook.kernels.variants import Variant
 from warpbook.report.comparison import Comparison
 from warpbook.report.evidence import INCONCLUSIVE, NO_RATIO, Evidence
-from warpbook.report.evidence.run_selection import OLDER_RUN_TABLES
 from warpbook.report.views import causes, cell_markup, claim_table
 from warpbook.report.views.components import Cell, HtmlTable, View, words
 from warpbook.runs import catalog, tables
@@ -238,8 +237,9 @@ def _facts(ev: Evidence, best: Variant, lead: Variant) -> Iterator[tuple[str, Ce
     machine = ev.gpu_run.record["machine"]
     several = f" (each job on one of {units.number_word(ev.times.gpus)})" if ev.times.gpus > 1 else ""
     size = f"{gpu['multiprocessors']} multiprocessors, {gpu['memory_bytes'] / 2**30:.0f}\u202fGiB"
-    runs = [f"run {ev.gpu_run.run_id}"] if ev.gpu_run is not ev.local else []
-    runs += [f"{OLDER_RUN_TABLES[table]}: run {run.run_id}" for table, run in ev.selection.from_older_run.items()]
+    archived = [run for run in ev.cited_runs if run is not ev.local]
+    kinds = ((run.run_id, ", ".join(ev.selection.kinds_from(run))) for run in archived)
+    runs = [f"{what}: run {run_id}" if what else f"run {run_id}" for run_id, what in kinds]
     yield "GPU", "; ".join([f"{gpu['name']}{several}, {size}", *runs])
     limits = [
         f"{words} {gpu[key]:.0f}\u202f{unit}"

@@ -7,7 +7,6 @@ from warpbook.problems import fashion_mnist, weights
 from warpbook.problems.case_sets import CaseSet
 from warpbook.problems.networks import Network
 from warpbook.report.evidence import Evidence
-from warpbook.report.evidence.run_selection import OLDER_RUN_TABLES
 from warpbook.report.views.components import HtmlTable, View, words
 from warpbook.runs import tables
 from warpbook.runs.catalog import Run
@@ -72,8 +71,7 @@ def _run(ev: Evidence, run: Run, place: int) -> HtmlTable:
 
 def _citation_words(ev: Evidence, run: Run) -> str:
     if run is not ev.local and run is not ev.gpu_run:
-        kinds = [OLDER_RUN_TABLES[table] for table, older in ev.selection.from_older_run.items() if older is run]
-        return f"What the run of the GPU times lacks: {', '.join(kinds)}"
+        return f"What the run of the GPU times lacks: {', '.join(ev.selection.kinds_from(run))}"
     if run is not ev.local:
         return "GPU times"
     if ev.missing_reason("cpu"):

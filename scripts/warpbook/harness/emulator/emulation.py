@@ -314,7 +314,7 @@ def _f16c_options() -> tuple[str, ...]:
 
 _NO_CPP = (
     "expected", "was not declared in this scope", "redefinition", "redeclar", "stray", "#error",
-    "constant memory has",  # what the translation asserts
+    translation.CONSTANT_LIMIT,
 )  # fmt: skip
 """The C++ compiler's words for what CUDA's would refuse too."""
 

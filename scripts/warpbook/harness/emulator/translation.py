@@ -197,13 +197,15 @@ def _launch(call: "Node", config: "Node", known: _Known) -> Iterator[Edit]:
 
 
 CONSTANT_BYTES = 64 << 10
+CONSTANT_LIMIT = f"constant memory has {CONSTANT_BYTES} bytes"
+"""What the C++ compiler says of an array that is too long for it."""
 _CONSTANT = re.compile(r"\s*(?:static\s+)?__constant__\s+[^;=(]*?(\w+)\s*(?:\[[^\]]+\]\s*)+;\s*")
 
 
 def _constant_memory(node: "Node") -> Iterator[Edit]:
-    """What has an array longer than constant memory not compile, as by nvcc."""
+    """A check behind an array in constant memory, so that one too long does not compile. nvcc refuses it too."""
     if found := _CONSTANT.fullmatch(cuda_ast.node_text(node)):
-        words = f"{found[1]} is too long: constant memory has {CONSTANT_BYTES} bytes"
+        words = f"{found[1]} is too long: {CONSTANT_LIMIT}"
         yield node.end_byte, node.end_byte, f' static_assert(sizeof({found[1]}) <= {CONSTANT_BYTES}, "{words}");'
 
 

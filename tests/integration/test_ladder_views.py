@@ -123,6 +123,7 @@ def test_a_published_ladder_s_gains_and_shares_of_its_library_stand_beside_ours(
     library = ev.ranking.fastest_peer("square").name
     share = ev.times.speedup("gemm/warp_tile", "square", 4096, library, "gpu")
     assert rows["warp_tile"][5] == cell_markup.ratio_cell(share)
+    assert "Those published are of size 4092." in gains.caption
     assert "of square at size 4096" in gains.caption and rows["cublas_fp32"][4:] == ("1×", "1×")
 
     ev = ladder("reduce")  # nobody's library is among its published times

@@ -599,3 +599,10 @@ def test_each_whole_network_of_ours_has_its_speedup_over_what_it_builds_on_and_t
         over = f"Speedup over {known[idea.name].header.builds_on} at "
         assert idea.gains.startswith(over) if gain else idea.gains == ""
         assert not gain or units.ratio_and_interval(gain) in idea.gains
+
+
+def test_the_judge_is_explained_where_a_reason_names_it(ev, monkeypatch):
+    assert not last_page.last_page_view(ev).names_judge
+    reasons = ev.problems.table.assign(reason="mine claims 1 ms a call (op); by the judge's clock it takes 2")
+    monkeypatch.setattr(ev.problems, "table", reasons)
+    assert last_page.last_page_view(ev).names_judge

@@ -130,8 +130,8 @@ def drawn_cases(variant: Variant, cases: Sequence[Case]) -> list[Case]:
     names = dict.fromkeys(name for case in possible for name in (*dict(case.given), problem.facts.size) if name)
     values_of = {name: [case.extents[name] for case in possible] for name in names}
     least = {name: min(values) for name, values in values_of.items()}
-    facts = problem.facts.extents
-    usual = {name: facts[name].most or int(DRAWN_BEYOND * max(values)) for name, values in values_of.items()}
+    extents = problem.facts.extents
+    usual = {name: extents[name].most or int(DRAWN_BEYOND * max(values)) for name, values in values_of.items()}
     beyond = {name: max([most, *(case.extents[name] for case in studied)]) for name, most in usual.items()}
     if problem.facts.batch in beyond:
         beyond[problem.facts.batch] = 2 * MANY
@@ -157,7 +157,7 @@ def drawn_cases(variant: Variant, cases: Sequence[Case]) -> list[Case]:
                 same = min(chance.choice(list(values.values())), REMAINDERS)
                 chosen = [name for name in values if len(found) == DRAWN or chance.randrange(4)]
                 values |= {name: min(same, highest[name]) for name in chosen}
-        for name, extent in problem.facts.extents.items():
+        for name, extent in extents.items():
             if extent.usual is not None and name in values and chance.randrange(2):
                 del values[name]
         size = values.pop(problem.facts.size or "", 1)

@@ -132,18 +132,18 @@ def size_axis(axes: Axes, sizes: list[int], label: str) -> None:
 
 
 def _size_words(axes: Axes, sizes: list[int]) -> list[str]:
-    """What stands below each size on its logarithmic axis: nothing where it would touch its neighbour or the last."""
+    """The label of each size on a logarithmic axis; empty where it would touch the label before it or the last one."""
     words, last = [units.count(size) for size in sizes], len(sizes) - 1
     left, right = axes.get_xlim()
     points = axes.get_window_extent().width * 72 / axes.figure.dpi / math.log(right / left)
 
-    def apart(one: int, other: int) -> bool:
+    def has_room_between(one: int, other: int) -> bool:
         room = abs(math.log(sizes[one] / sizes[other])) * points
         return room > DIGIT_POINTS * (len(words[one]) + len(words[other])) / 2 + DIGIT_POINTS
 
     kept = [0]
     for place in range(1, len(sizes)):
-        if place == last or (apart(kept[-1], place) and apart(place, last)):
+        if place == last or (has_room_between(kept[-1], place) and has_room_between(place, last)):
             kept.append(place)
     return [text if place in kept else "" for place, text in enumerate(words)]
 

@@ -38,9 +38,10 @@ def cause_sentence(ev: Evidence, best: Variant) -> str:
     found = {layer.name: counters.nearest_peak(after[layer.name].longest) for layer in ev.layers if layer.name in after}
     shares = {layer: after[layer].longest.values[unit] / 100 for layer, unit in found.items()}
     idle = [layer for layer, share in shares.items() if 100 * share < counters.LOW]
+    busy = {layer: unit for layer, unit in found.items() if layer not in idle}
     busiest = []
-    for unit in dict.fromkeys(unit for layer, unit in found.items() if layer not in idle):
-        layers = [layer for layer, of in found.items() if of == unit and layer not in idle]
+    for unit in dict.fromkeys(busy.values()):
+        layers = [layer for layer, of in busy.items() if of == unit]
         ends = (units.percent(end([shares[layer] for layer in layers]), 0) for end in (min, max))
         where = "" if len(ev.layers) == 1 else f" on {cell_markup.name_cases(ev, layers)}"
         busiest.append(f"{counters.UNITS[unit]}{where} ({' to '.join(dict.fromkeys(ends))})")

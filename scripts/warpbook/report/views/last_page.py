@@ -30,7 +30,7 @@ def last_page_view(ev: Evidence) -> View:
         hot_within=bench.HOT_WITHIN,
         cold=COLD.get(protocol, COLD[timing.PROTOCOL]),
         has_energy=bool(ev.times.samples.energy_j.notna().any()),
-        judged="the judge" in " ".join(ev.problems.table.reason),
+        names_judge="the judge" in " ".join(ev.problems.table.reason),
         drift=_drift(ev),
         archive=f"reports/runs/{ev.gpu_run.run_id}.zip" if ev.gpu_run and archived else "",
     )

@@ -140,7 +140,8 @@ def _own_gain(ev: Evidence, variant: str, over: str, quantity: str, layer: str, 
 
 
 def _own_size(ev: Evidence, row: Any) -> int:
-    """The size of ours that a published figure is held against: the first that is no smaller, else the largest."""
+    """The size of ours that a published figure is compared with: the smallest that is as large as its own, or larger. Where
+    there is none, or the figure tells no size, the largest."""
     return min((size for size in ev.sizes if row.size.isdigit() and size >= int(row.size)), default=ev.largest)
 
 

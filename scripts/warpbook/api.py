@@ -62,7 +62,7 @@ def check(
             if beside.is_file() and (beside.stem == path.stem or beside.suffix in _HEADERS):
                 shutil.copy(beside, kernels)
         if of.folder != LIBRARY / "kernels" / of.name:
-            shutil.copy(of.folder / "problem.py", kernels)
+            shutil.copy(of.path, kernels)
         fitting = ["cpu"] if variants.read(path.stem, kernels).device == "cpu" else ["emulator", "gpu"]
         where: str = device or fitting[0]
         if where not in fitting:

@@ -42,13 +42,15 @@ def test_nothing_changed_means_nothing_done_in_a_few_seconds(made):
 
 
 def test_a_change_of_code_makes_again_what_depends_on_it(workspace):
-    """A column's meaning is told and decides nothing; a column is its table's; a lock decides what is measured."""
+    """A column's meaning is told and decides nothing; a column is its table's; a lock decides what is measured, a problem
+    what is right."""
     package = workspace.folder / "scripts" / "warpbook"
     planned = []
     for name, old, new in [
         ("runs/tables.py", '"images in the dataset"', '"images of the dataset"'),
         ("runs/tables.py", '"status": _STATUS,', '"status": _STATUS, "weather": text("outside"),'),
         ("machine/locks.py", "\n", "\n\n"),
+        ("../../kernels/conv/problem.py", "\n", "\n\n"),
     ]:
         path = package / name
         text, times = path.read_text(), path.stat()
@@ -57,11 +59,12 @@ def test_a_change_of_code_makes_again_what_depends_on_it(workspace):
         planned.append(workspace.planned("report"))
         path.write_text(text)
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    reworded, column, lock = planned
+    reworded, column, lock, problem = planned
     assert reworded == {"render_report", "report"}
     assert {"check_variant", "measure_variant", "assemble_run"} <= column
     assert "build_variant" not in column
     assert {"measure_variant", "run_program"} <= lock
+    assert "check_variant" in problem and "build_variant" not in problem
 
 
 def test_a_run_holds_what_others_rely_on(made):

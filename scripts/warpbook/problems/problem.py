@@ -228,6 +228,11 @@ class Problem:
         return made
 
     @property
+    def path(self) -> Path:
+        """Its file."""
+        return self.folder / FILE
+
+    @property
     def title(self) -> str:
         return self.facts.title
 
@@ -319,7 +324,7 @@ class Problem:
     @cached_property
     def module(self) -> ModuleType:
         """`problem.py`, imported. Raises UserError with the exception's words where it does not import."""
-        path = self.folder / FILE
+        path = self.path
         module, execute = new_module(f"problem_{self.name}", path)
         try:
             execute(module)
@@ -509,7 +514,7 @@ def compute(case: Case, inputs: Mapping[str, Any], xp: Any, function: str = "ref
     for name in problem.outputs:
         shape = tuple(getattr(outputs.get(name), "shape", ()))
         if name not in outputs or shape != case.shape(name):
-            where = display_path(problem.folder / FILE)
+            where = display_path(problem.path)
             raise UserError(
                 f"{where}: `{function}` gives {name} of shape {shape}, and the facts say {case.shape(name)}"
             )

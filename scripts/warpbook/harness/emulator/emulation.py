@@ -102,7 +102,7 @@ def cuda_of_python(variant: Variant, folder: Path) -> Variant:
         )
     made = folder / "cuda" / variant.problem.name
     made.mkdir(parents=True)
-    (made / problem.FILE).write_text((variant.problem.folder / problem.FILE).read_text())
+    (made / problem.FILE).write_text(variant.problem.path.read_text())
     (made / f"{variant.stem}.cu").write_text(found.text)
     if found.facts:
         (made / f"{variant.stem}.yaml").write_text(inferred_facts.yaml_lines(found.facts))

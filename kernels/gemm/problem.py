@@ -15,6 +15,7 @@ ragged:
   - {m: 129, n: 31, k: 64}
   - {m: 131, n: 132, k: 36}     # rows of whole vectors of four, and more than one tile of 128
   - {m: 132, n: 260, k: 32}
+  - {m: 131, n: 261, k: 67}     # no whole vectors, and more than one tile of 128 x 256
 # One more than a tile of 128 and of 64. Sums grow longer.
 precision:
   - {m: 129, n: 65, k: 64}

@@ -16,56 +16,90 @@ constexpr int LANE_ROWS = 8, LANE_COLUMNS = 4;
 constexpr int WARP_ROWS = LANE_ROWS * THREAD_M, WARP_COLUMNS = LANE_COLUMNS * THREAD_N;
 constexpr int WARPS_WIDE = TILE_N / WARP_COLUMNS;
 constexpr int THREADS = TILE_M / WARP_ROWS * WARPS_WIDE * 32;
-constexpr int LOADS_A = TILE_M * TILE_K / 4 / THREADS, LOADS_B = TILE_K * TILE_N / 4 / THREADS;
 static_assert(TILE_M % WARP_ROWS == 0 && TILE_N % WARP_COLUMNS == 0 && TILE_K % 4 == 0, "whole warps and vectors");
 static_assert(THREAD_N % 8 == 0, "whole strips");
-static_assert(LOADS_A * THREADS * 4 == TILE_M * TILE_K && LOADS_B * THREADS * 4 == TILE_K * TILE_N, "a thread's share");
 static_assert(sizeof(Stage) == 4 * (TILE_M * (TILE_K + 4) + TILE_K * TILE_N), "what `shared_bytes` counts on");
 
-// Copies a vector to shared memory, or zeros where there is none; without waiting where rows are whole vectors.
-__device__ __forceinline__ void copy4(float* smem, const float* row, int first, int end, bool aligned)
+__device__ __forceinline__ void cp_async_4(unsigned smem_destination, const float* source)
 {
-    if (aligned && first < end)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(smem_destination), "l"(source));
+}
+
+// The same, or a zero: what is not `within` the source is not read.
+__device__ __forceinline__ void cp_async_4_or_zero(unsigned smem_destination, const float* source, bool within)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                 :: "r"(smem_destination), "l"(source), "r"(within ? 4 : 0));
+}
+
+// Copies WIDTH values to shared memory, zeros in place of those from `end` on. Only vectors of rows that are no whole
+// vectors are waited for.
+template <int WIDTH>
+__device__ __forceinline__ void copy_edge(float* smem, const float* row, int first, int end, bool aligned)
+{
+    if (WIDTH == 1)
+        cp_async_4_or_zero(smem_address(smem), row + first, first < end);
+    else if (aligned && first < end)
         cp_async_16(smem_address(smem), row + first);
     else
         *(float4*)smem = load4(row, first, end, aligned);
 }
 
-// What a thread copies of each pair of tiles: vectors of A ROWS_APART below each other, of B STEPS_APART along k.
-constexpr int ROWS_APART = THREADS / (TILE_K / 4), STEPS_APART = THREADS / (TILE_N / 4);
-static_assert(ROWS_APART * (TILE_K / 4) == THREADS && STEPS_APART * (TILE_N / 4) == THREADS, "whole rows at a time");
+// What a thread copies of each pair of tiles, WIDTH values at a time: of A in rows ROWS_APART below each other, of B in
+// rows STEPS_APART below each other.
+template <int WIDTH> struct Share {
+    static_assert(WIDTH == 1 || WIDTH == 4, "a value or a vector");
+    static constexpr int ROWS_APART = THREADS * WIDTH / TILE_K, STEPS_APART = THREADS * WIDTH / TILE_N;
+    static constexpr int LOADS_A = TILE_M / ROWS_APART, LOADS_B = TILE_K / STEPS_APART;
+    static_assert(ROWS_APART * TILE_K == THREADS * WIDTH && LOADS_A * ROWS_APART == TILE_M, "whole rows of A");
+    static_assert(STEPS_APART * TILE_N == THREADS * WIDTH && LOADS_B * STEPS_APART == TILE_K, "whole rows of B");
+    int row = threadIdx.x / (TILE_K / WIDTH), a_step = threadIdx.x % (TILE_K / WIDTH) * WIDTH;
+    int b_step = threadIdx.x / (TILE_N / WIDTH), column = threadIdx.x % (TILE_N / WIDTH) * WIDTH;
+};
 
-// Starts the copies of two tiles that lie within A and B, whose rows are whole vectors. `a` and `b` are the thread's
-// first vectors of them.
+template <int WIDTH> __device__ __forceinline__ void copy_inner(unsigned smem_destination, const float* source)
+{
+    if (WIDTH == 1)
+        cp_async_4(smem_destination, source);
+    else
+        cp_async_16(smem_destination, source);
+}
+
+// Starts the copies of two tiles that lie within A and B. `a` and `b` are the thread's first values of them.
+template <int WIDTH>
 __device__ __forceinline__ void load_inner_stage(
     Stage& stage, const float* __restrict__ a, const float* __restrict__ b, int n, int k)
 {
-    const unsigned a_smem = smem_address(&stage.a[threadIdx.x / (TILE_K / 4)][threadIdx.x % (TILE_K / 4) * 4]);
-    const unsigned b_smem = smem_address(&stage.b[threadIdx.x / (TILE_N / 4)][threadIdx.x % (TILE_N / 4) * 4]);
+    const Share<WIDTH> share;
+    const unsigned a_smem = smem_address(&stage.a[share.row][share.a_step]);
+    const unsigned b_smem = smem_address(&stage.b[share.b_step][share.column]);
     #pragma unroll
-    for (int load = 0; load < LOADS_A; ++load)
-        cp_async_16(a_smem + load * ROWS_APART * (TILE_K + 4) * 4, a + (size_t)(load * ROWS_APART) * k);
+    for (int load = 0; load < share.LOADS_A; ++load)
+        copy_inner<WIDTH>(a_smem + load * share.ROWS_APART * (TILE_K + 4) * 4,
+                          a + (size_t)(load * share.ROWS_APART) * k);
     #pragma unroll
-    for (int load = 0; load < LOADS_B; ++load)
-        cp_async_16(b_smem + load * STEPS_APART * TILE_N * 4, b + (size_t)(load * STEPS_APART) * n);
+    for (int load = 0; load < share.LOADS_B; ++load)
+        copy_inner<WIDTH>(b_smem + load * share.STEPS_APART * TILE_N * 4, b + (size_t)(load * share.STEPS_APART) * n);
 }
 
 // The same for tiles that end beyond A and B, or whose rows are no whole vectors. Rows of A beyond the last are the
 // last again: their results are not stored.
+template <int WIDTH>
 __device__ __forceinline__ void load_edge_stage(
     Stage& stage, const float* __restrict__ a, const float* __restrict__ b, int top, int left, int begin, int m, int n,
     int k)
 {
+    const Share<WIDTH> share;
     #pragma unroll 1
-    for (int load = 0; load < LOADS_A; ++load) {
-        const int row = load * ROWS_APART + threadIdx.x / (TILE_K / 4), step = threadIdx.x % (TILE_K / 4) * 4;
-        copy4(&stage.a[row][step], a + (size_t)min(top + row, m - 1) * k, begin + step, k, k % 4 == 0);
+    for (int load = 0; load < share.LOADS_A; ++load) {
+        const int row = load * share.ROWS_APART + share.row, step = share.a_step;
+        copy_edge<WIDTH>(&stage.a[row][step], a + (size_t)min(top + row, m - 1) * k, begin + step, k, k % 4 == 0);
     }
     #pragma unroll 1
-    for (int load = 0; load < LOADS_B; ++load) {
-        const int step = load * STEPS_APART + threadIdx.x / (TILE_N / 4), column = threadIdx.x % (TILE_N / 4) * 4;
+    for (int load = 0; load < share.LOADS_B; ++load) {
+        const int step = load * share.STEPS_APART + share.b_step, column = share.column;
         const int end = begin + step < k ? n : 0;
-        copy4(&stage.b[step][column], b + (size_t)(begin + step) * n, left + column, end, n % 4 == 0);
+        copy_edge<WIDTH>(&stage.b[step][column], b + (size_t)(begin + step) * n, left + column, end, n % 4 == 0);
     }
 }
 
@@ -99,6 +133,8 @@ __device__ __forceinline__ void multiply_stage(
     }
 }
 
+// WIDTH is how many values a copy takes: 4, or 1 where rows are no whole vectors.
+template <int WIDTH = 4>
 __device__ __forceinline__ void gemm_async(
     const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int m, int n, int k)
 {
@@ -110,15 +146,16 @@ __device__ __forceinline__ void gemm_async(
     const int tiles = (k + TILE_K - 1) / TILE_K;
 
     // Every tile has its group of copies, empty ones behind the last tile, so that counting groups counts tiles.
-    const bool inner = top + TILE_M <= m && left + TILE_N <= n && k % 4 == 0 && n % 4 == 0;
-    const float* a_next = a + (size_t)(top + threadIdx.x / (TILE_K / 4)) * k + threadIdx.x % (TILE_K / 4) * 4;
-    const float* b_next = b + (size_t)(threadIdx.x / (TILE_N / 4)) * n + left + threadIdx.x % (TILE_N / 4) * 4;
+    const bool inner = top + TILE_M <= m && left + TILE_N <= n && (WIDTH == 1 || (k % 4 == 0 && n % 4 == 0));
+    const Share<WIDTH> share;
+    const float* a_next = a + (size_t)(top + share.row) * k + share.a_step;
+    const float* b_next = b + (size_t)share.b_step * n + left + share.column;
     const auto start_copies = [&](int tile, Stage& stage) {
         const int begin = tile * TILE_K;
         if (inner && begin + TILE_K <= k)
-            load_inner_stage(stage, a_next, b_next, n, k);
+            load_inner_stage<WIDTH>(stage, a_next, b_next, n, k);
         else if (tile < tiles)
-            load_edge_stage(stage, a, b, top, left, begin, m, n, k);
+            load_edge_stage<WIDTH>(stage, a, b, top, left, begin, m, n, k);
         cp_async_commit_group();
         a_next += TILE_K;
         b_next += (size_t)TILE_K * n;

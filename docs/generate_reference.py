@@ -499,18 +499,24 @@ def milliseconds(value: float) -> str:
     return f"{value:.{3 if value < 1 else 2 if value < 10 else 1}f}"
 
 
-def newest_runs(cases: str = "fa18") -> tuple[list[Run], list[Run]]:
-    """The newest archived run of each GPU model, and of each CPU model, that holds a network or a study's cases."""
-    gpus, cpus = {}, {}
+def newest_runs(device: str) -> dict[str, dict[str, Run]]:
+    """By model of GPU or CPU, the newest first: the newest archived run that holds a network, or a study with cases of
+    its own, by its name. CPUs are those of runs without a GPU."""
+    newest: dict[str, dict[str, Run]] = {}
     runs = [catalog.open_run(path) for path in catalog.archived_paths(PROJECT / catalog.ARCHIVES)]
     for run in sorted(runs, key=lambda run: str(run.record["ended"])):
-        if cases not in run.record["networks"]:
-            continue
-        if run.gpu:
-            gpus[run.device_name("gpu")] = run
-        else:
-            cpus[run.device_name("cpu")] = run
-    return [*gpus.values()][::-1], [*cpus.values()]
+        if bool(run.gpu) == (device == "gpu"):
+            newest.setdefault(run.device_name(device), {}).update(dict.fromkeys(run.record["networks"], run))
+    return dict(reversed(newest.items()))
+
+
+def runs_sentence(runs: dict[str, Run]) -> str:
+    """Which runs hold the networks of a table, by name."""
+    held: dict[tuple[str, str], list[str]] = {}
+    for network, run in runs.items():
+        held.setdefault((run.run_id, run.record["commit"]), []).append(network)
+    lines = [f"- run `{run}`, commit `{commit}`: {', '.join(names)}\n" for (run, commit), names in held.items()]
+    return "".join(lines) + "\n"
 
 
 def best(times: pd.DataFrame) -> pd.Series | None:
@@ -518,13 +524,21 @@ def best(times: pd.DataFrame) -> pd.Series | None:
     return None if times.empty else times.loc[times.median_ms.idxmin()]
 
 
-def layer_rows(run: Run, device: str, state: str, kind: str, images: int = IMAGES) -> Iterator[tuple[str, ...]]:
-    """Of each layer at so many images: our fastest variant, the fastest library, and how they compare."""
+def layer_rows(
+    run: Run, network: str, device: str, state: str, kind: str, images: int = IMAGES
+) -> Iterator[tuple[str, ...]]:
+    """Of each layer of a network at so many images: our fastest variant, the fastest library, and how they compare."""
     frame = run.table(tables.OP_TIMES)
-    frame = frame[(frame.device == device) & (frame.state == state) & (frame.kind == kind) & (frame.status == "ok")]
+    frame = frame[
+        (frame.network == network)
+        & (frame.device == device)
+        & (frame.state == state)
+        & (frame.kind == kind)
+        & (frame.status == "ok")
+    ]
     variants = run.record["variants"]
     libraries = [name for name, header in variants.items() if header["peer"]]
-    for (network, layer), all_sizes in frame[frame.layer != ""].groupby(["network", "layer"]):
+    for layer, all_sizes in frame[frame.layer != ""].groupby("layer"):
         times = all_sizes[all_sizes["size"] == images]
         ours = best(times[~times.variant.isin(libraries)])
         if ours is None:
@@ -555,32 +569,37 @@ def network_medians(run: Run) -> pd.DataFrame:
     return frame.groupby(["network", "kind", "variant"]).time_ms.median().rename("median_ms").reset_index()
 
 
-def network_rows(run: Run) -> Iterator[tuple[str, ...]]:
-    """Of each whole network: our fastest implementation, PyTorch's, and the way from the host."""
+def network_rows(run: Run, network: str) -> Iterator[tuple[str, ...]]:
+    """Of a whole network: our fastest implementation, PyTorch's, and the way from the host."""
     frameworks = [name for name, variant in whole_networks.discover().items() if variant.header.peer]
-    for network, times in network_medians(run).groupby("network"):
-        on_gpu, from_host = times[times.kind == "gpu"], times[times.kind == "host"]
-        ours, peer = best(on_gpu[~on_gpu.variant.isin(frameworks)]), best(on_gpu[on_gpu.variant.isin(frameworks)])
-        if ours is None or peer is None:
-            continue
-        host, ratio = best(from_host[~from_host.variant.isin(frameworks)]), ""
-        if host is not None:
-            its = times[times.variant == host.variant].set_index("kind").median_ms
-            ratio = f"{host.median_ms / max(its['copy'], its['gpu']):.2f}"
-        yield (
-            str(network), code(ours.variant), milliseconds(ours.median_ms), code(peer.variant),
-            milliseconds(peer.median_ms), f"{peer.median_ms / ours.median_ms:.3g}",
-            milliseconds(host.median_ms) if host is not None else "-", ratio or "-",
-        )  # fmt: skip
+    times = network_medians(run)
+    times = times[times.network == network]
+    on_gpu, from_host = times[times.kind == "gpu"], times[times.kind == "host"]
+    ours, peer = best(on_gpu[~on_gpu.variant.isin(frameworks)]), best(on_gpu[on_gpu.variant.isin(frameworks)])
+    if ours is None or peer is None:
+        return
+    host, ratio = best(from_host[~from_host.variant.isin(frameworks)]), ""
+    if host is not None:
+        its = times[times.variant == host.variant].set_index("kind").median_ms
+        ratio = f"{host.median_ms / max(its['copy'], its['gpu']):.2f}"
+    yield (
+        network, code(ours.variant), milliseconds(ours.median_ms), code(peer.variant), milliseconds(peer.median_ms),
+        f"{peer.median_ms / ours.median_ms:.3g}", milliseconds(host.median_ms) if host is not None else "-",
+        ratio or "-",
+    )  # fmt: skip
 
 
-def fallback_sentence(run: Run) -> str:
+def fallback_sentence(runs: dict[str, Run]) -> str:
     """What the kernels take that add up in FP32 what FP16 parts cannot hold, on the images of the data set."""
-    frame = run.table(tables.ACTIVITIES)
-    chosen = frame[(frame.tool == "cupti") & (frame["size"] == IMAGES) & frame.name.isin(FALLBACKS)]
-    if chosen.empty:
+    spans = []
+    for network, run in runs.items():
+        frame = run.table(tables.ACTIVITIES)
+        chosen = frame[(frame.network == network) & (frame.tool == "cupti") & (frame["size"] == IMAGES)]
+        chosen = chosen[chosen.name.isin(FALLBACKS)]
+        spans += [*(chosen.end_ns - chosen.start_ns)]
+    if not spans:
         return ""
-    longest_ms = (chosen.end_ns - chosen.start_ns).max() / 1e6
+    longest_ms = max(spans) / 1e6
     return (
         "Inputs are random. On the images of the data set, kernels that split FP32 values into FP16 parts launch a"
         f" fallback kernel\nfor values below 2^-17 of an image's largest."
@@ -621,10 +640,9 @@ def pairs_section(run: Run, device: str) -> str:
 
 
 def performance_page() -> str:
-    gpus, cpus = newest_runs()
     parts = [
-        f"# Performance\n\n{GENERATED}These times come from the newest archived run of each GPU and CPU model."
-        f" All are medians in ms for {IMAGES:,} images, with their 95 % interval where one is given.\n"
+        f"# Performance\n\n{GENERATED}These times come from the newest archived run of each network on each model of GPU"
+        f" and CPU. All are medians in ms for {IMAGES:,} images, with their 95 % interval where one is given.\n"
         "[How times are taken](explanation/timing.md) says what each kind of time includes.\n\n"
         "The tables show the fastest library at each precision."
         " A **speedup** is the faster library's time divided by ours: above 1, ours is faster.\n\n"
@@ -633,28 +651,33 @@ def performance_page() -> str:
     networks = (
         "network", "our fastest", "ms", "fastest PyTorch", "ms", "speedup", "from the host, ms", "over its bound"
     )  # fmt: skip
-    for run in gpus:
-        parts.append(f"## {run.device_name('gpu')}\n\nRun `{run.run_id}`, commit `{run.commit}`.\n\n")
+    gpus = newest_runs("gpu")
+    for model, runs in gpus.items():
+        rows = {network: list(layer_rows(run, network, "gpu", "cold", "gpu")) for network, run in runs.items()}
+        shown = {network: run for network, run in runs.items() if rows[network]}
+        parts.append(f"## {model}\n\n{runs_sentence(shown)}")
         parts.append("### Layers\n\nGPU time of the kernels; the L2 cache is flushed before each call.\n\n")
-        parts.append(markdown_table(layers, layer_rows(run, "gpu", "cold", "gpu")))
-        parts.append(fallback_sentence(run))
-        if rows := list(network_rows(run)):
+        parts.append(markdown_table(layers, [row for network in shown for row in rows[network]]))
+        parts.append(fallback_sentence(shown))
+        if whole := [row for network, run in shown.items() for row in network_rows(run, network)]:
             parts.append(
                 "### Whole networks\n\nFrom images on the GPU to labels there. `From the host` starts with uint8 images"
                 " in pinned memory and ends with labels there;\n`over its bound` divides that by the larger of the"
                 " copies alone and the GPU time.\n\n"
             )
-            parts.append(markdown_table(networks, rows))
-    for run in newest_runs("layers")[0]:
-        parts.append(f"## Layers of ResNet-18 and others, {run.device_name('gpu')}\n\nRun `{run.run_id}`.\n\n")
-        parts += [
-            f"At {images} images:\n\n{markdown_table(layers, layer_rows(run, 'gpu', 'cold', 'gpu', images))}"
-            for images in run.record["networks"]["layers"]["sizes"][1:]
-        ]
-    for run in cpus:
-        parts.append(f"## {run.device_name('cpu')}\n\nRun `{run.run_id}`, commit `{run.commit}`.\n\n")
-        parts.append("### Layers on the CPU\n\nTime of the call, repeated on the same buffers.\n\n")
-        parts.append(markdown_table(layers, layer_rows(run, "cpu", "hot", "op")))
+            parts.append(markdown_table(networks, whole))
+    for model, runs in gpus.items():
+        if run := runs.get("layers"):
+            parts.append(f"## Layers of ResNet-18 and others, {model}\n\nRun `{run.run_id}`.\n\n")
+            for images in run.record["networks"]["layers"]["sizes"][1:]:
+                table = markdown_table(layers, layer_rows(run, "layers", "gpu", "cold", "gpu", images))
+                parts.append(f"At {images} images:\n\n{table}")
+    for model, runs in newest_runs("cpu").items():
+        rows = {network: list(layer_rows(run, network, "cpu", "hot", "op")) for network, run in runs.items()}
+        if shown := {network: run for network, run in runs.items() if rows[network]}:
+            parts.append(f"## {model}\n\n{runs_sentence(shown)}")
+            parts.append("### Layers on the CPU\n\nTime of the call, repeated on the same buffers.\n\n")
+            parts.append(markdown_table(layers, [row for network in shown for row in rows[network]]))
     archived = [catalog.open_run(path) for path in catalog.archived_paths(PROJECT / catalog.ARCHIVES)]
     parts += [pairs_section(run, device) for run in archived for device in ("gpu", "cpu")]
     streamed = [run for run in archived if not run.table(tables.STREAM_SHARDS).empty]

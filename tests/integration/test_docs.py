@@ -159,11 +159,18 @@ def test_every_column_and_every_rule_is_in_the_reference(pages):
     assert all(f"| `{name}` |" in pages["reference/targets.md"] for name in named)
 
 
-def test_the_page_on_performance_names_the_newest_run_of_each_model(generator, pages):
-    gpus, cpus = generator.newest_runs()
-    assert gpus
-    for run in [*gpus, *cpus]:
-        assert f"`{run.run_id}`" in pages["performance.md"]
+def test_the_page_on_performance_has_the_newest_run_of_each_network_on_each_gpu(generator, pages):
+    archived = [catalog.open_run(path) for path in catalog.archived_paths(PROJECT / catalog.ARCHIVES)]
+    newest = {
+        (run.device_name("gpu"), network): run.run_id
+        for run in sorted(archived, key=lambda run: run.record["ended"])
+        if run.gpu
+        for network in set(run.record["networks"]) & set(run.record["config"]["networks"])
+    }
+    assert len(set(newest.values())) > 2
+    for (model, network), run_id in newest.items():
+        section = pages["performance.md"].split(f"\n## {model}\n")[1].split("\n## ")[0]
+        assert re.search(rf"^- run `{run_id}`.*: .*\b{network}\b", section, re.MULTILINE), (model, network)
 
 
 # The README's one table.
@@ -211,3 +218,16 @@ def test_the_readme_s_range_over_padded_layers_is_the_run_s():
     median = frame[chosen].pivot(index=["layer", "size"], columns="variant", values="median_ms")
     ratio = median[["cudnn_fp32", "cudnn_fp32_nhwc"]].min(axis=1) / median.implicit_gemm
     assert (low, high) == (f"{ratio.min():.1f}", f"{ratio.max():.1f}")
+
+
+def test_the_readme_s_times_of_a_matrix_product_are_the_run_s():
+    ours, library, name = re.search(
+        r"takes (\S+) ms; the best FP32 library takes (\S+) ms \(run `(.+?)`\)", README.read_text()
+    ).groups()
+    run = catalog.open_run(PROJECT / catalog.ARCHIVES / f"{name}.zip")
+    frame = run.table(tables.OP_TIMES)
+    chosen = (frame.layer == "square") & (frame["size"] == 4096) & (frame.state == "cold") & (frame.kind == "gpu")
+    median = frame[chosen].set_index("variant").median_ms
+    peers = {variant: header["precision"] for variant, header in run.record["variants"].items() if header["peer"]}
+    best = median[[variant for variant, precision in peers.items() if precision == "fp32" and variant in median]].min()
+    assert (ours, library) == (f"{median['gemm/fp16x3_tma']:.3f}", f"{best:.2f}")

@@ -212,6 +212,47 @@ def test_a_slow_file_is_right_by_three_images_and_some_blocks_of_the_largest_bat
     assert {row["status"] for row in found} == {"ok"}
 
 
+GUARD = "    if (h >= H_out || w >= W_out) return;\n"
+ONE_SUM = [
+    ("b = blockIdx.z / C, c = blockIdx.z % C;", "b = blockIdx.z;"),
+    ("#pragma unroll\n        for (int p", "for (int c = 0; c < C; ++c)\n        for (int p"),
+    ("atomicAdd(&y4d(b, m, h, w), sum);", "y4d(b, m, h, w) = sum;"),
+]
+"""In place of atomic additions, after which every block runs."""
+TOO_WIDE = LAUNCH.replace("(W_out + 15) / 16", "(W_out + 15) / 16 * 100").replace("B * C", "B")
+
+
+def test_of_a_grid_far_too_wide_most_blocks_that_write_nothing_are_left_out(rows):
+    found = rows(*ONE_SUM, (LAUNCH, TOO_WIDE), ALONE)
+    assert [row["status"] for row in found] == ["ok"] * len(found)
+    assert ece408_check.LEFT_OUT in {row["reason"] for row in found}
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        # The last columns are computed by blocks that stand alone among those that write nothing.
+        ("    if (w >= 4112) w -= 4112 - 64; else if (w >= 64) return;\n" + GUARD, "ok"),
+        ("    if (w >= 6400 && !h) y[0] = 1;\n" + GUARD, "wrong_result"),
+    ],
+)
+def test_blocks_that_write_among_many_that_do_not_are_seen(rows, code, status):
+    found = rows(*ONE_SUM, (LAUNCH, TOO_WIDE), ALONE, (GUARD, code), ("const int w", "int w"))
+    assert found[-1]["status"] == status, found[-1]["reason"]
+
+
+def test_where_blocks_that_were_left_out_may_matter_all_run(rows):
+    """In blocks far apart, the first kernel writes a variable that the second reads."""
+    kernels = (
+        "__global__ void far_apart() { if (threadIdx.x == 0 && blockIdx.x % 1000 == 999) scale[blockIdx.x / 1000] = 1; }\n"
+        "__global__ void scaled(float* y) { y[0] *= scale[blockIdx.x]; }\n"
+    )
+    head, once = "__constant__ float weights", CALL.replace("B * C", "B")
+    after = f"{once}    far_apart<<<4096, 64>>>();\n    scaled<<<4, 1>>>(device_y);\n"
+    found = rows(*ONE_SUM, ALONE, (CALL, after), (head, f"__device__ float scale[4];\n{kernels}{head}"))
+    assert found[-1]["status"] == "ok", found[-1]["reason"]
+
+
 def test_a_kernel_that_never_ends_is_told_from_one_that_goes_on_finishing_blocks(rows, tmp_path):
     """Both take far longer than the limit."""
     built = tmp_path / "built"

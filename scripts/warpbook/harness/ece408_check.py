@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from typing import Any
 
 from warpbook.common.errors import MachineFault
 from warpbook.common.supervision import VariantFailure, process_pool
@@ -18,7 +19,7 @@ from warpbook.problems.problem import Case
 LONG_S = 0.3
 """Of a processor, for one layer: where the course's batch is expected to take longer, one that most tilings divide as
 well is computed instead, and the course's where that is not right."""
-SLOW_S = 5
+SLOW_S, MANY_BLOCKS_S = 5, 1
 """Of a processor, for the tests of the odd batch of one layer: where one takes longer, it is the last, and of larger
 batches only some blocks are computed."""
 ODD_SHARE = 1 / 3  # of a layer's time, for the odd batch, of whose end the course asks nothing
@@ -35,6 +36,7 @@ _ELSEWHERE = {
     ece408_worker.INPUTS: "the result is that of the host's inputs although the device has others: the host computes it",
 }
 LARGEST_BATCH = 10_000  # images that the course's program runs at most
+LEFT_OUT = "most of the blocks that write nothing were not run"
 BACKWARDS = "the threads run from the last to the first"
 
 
@@ -63,7 +65,7 @@ def check(variant: Variant, sandboxed: bool, folder: Path, limit_s: float = floa
                 images = min(images, max((row["size"] for row in rows if row["ok"]), default=0))
                 yield rows
             again = functools.partial(_one_after_other, variant, sandboxed, folder, library, limit_s)
-            if images and (rows := pool.submit(again, images).result()):
+            if images and (rows := pool.submit(again, images if images > ece408.ODD_BATCH else 1).result()):
                 sound = False
                 yield rows
             yield [races.result()]
@@ -93,6 +95,22 @@ def _layer(variant: Variant, sandboxed: bool, folder: Path, library: Path, limit
     return [*rows[:-1], {**right[-1], **failure}] if asked[0] else rows
 
 
+def _check_case(bench: IsolatedBench, variant: Variant, case: Case, *given: Any, **how: Any) -> list[Row]:
+    """As `checking.check_case`. Where a result is wrong and blocks were left out, it is computed again by all blocks."""
+    rows = checking.check_case(bench, variant, case, *given, **how)
+    if not rows[-1]["ok"] and bench.left_out and not bench.ended:
+        bench.whole = True
+        rows = checking.check_case(bench, variant, case, *given, **how)
+    if rows[-1]["ok"] and bench.left_out:
+        rows[-1]["reason"] = LEFT_OUT
+    return rows
+
+
+def _is_slow(bench: IsolatedBench) -> bool:
+    """Whether more than an odd batch would take long. Where even few of the blocks do, it takes far too many."""
+    return bench.spent_s > (MANY_BLOCKS_S if bench.left_out else SLOW_S)
+
+
 def _one_after_other(
     variant: Variant, sandboxed: bool, folder: Path, library: Path, limit_s: float, images: int
 ) -> list[Row]:
@@ -101,7 +119,7 @@ def _one_after_other(
     with IsolatedBench(variant, sandboxed, folder, library) as bench:
         bench.process.limit_s = limit_s
         for layer in (ece408.LAYERS[0], *ece408.LAYERS):
-            row = checking.check_case(bench, variant, layer.at(images), TESTS[:1], diagnose=False)[-1]
+            row = _check_case(bench, variant, layer.at(images), TESTS[:1], diagnose=False)[-1]
             if not row["ok"]:
                 return [{**_append_reason(row, "another call came before it in the same process"), "test": "layers"}]
     return []
@@ -115,8 +133,7 @@ def _results(
     def check_batch(bench: IsolatedBench, images: int, reverse: bool, tests: tuple[str, ...]) -> list[Row]:
         bench.reversed_order = reverse
         bench.process.limit_s = limit_s * (ODD_SHARE if images == ece408.ODD_BATCH else 1 - ODD_SHARE)
-        slow = lambda: bench.spent_s > SLOW_S  # noqa: E731
-        return checking.check_case(bench, variant, layer.at(images), tests, slow)
+        return _check_case(bench, variant, layer.at(images), tests, lambda: _is_slow(bench))
 
     def check_in_new_process(images: int, reverse: bool, tests: tuple[str, ...]) -> list[Row]:
         with IsolatedBench(variant, sandboxed, folder, library) as bench:
@@ -127,8 +144,8 @@ def _results(
         odd = check_batch(bench, ece408.ODD_BATCH, True, TESTS)
         if odd[-1]["status"] == "unsupported":
             return odd
-        if odd[-1]["ok"] and bench.spent_s > SLOW_S:
-            ask(bench, ece408.ODD_BATCH)
+        if odd[-1]["ok"] and _is_slow(bench):
+            ask(bench, 1)
             return odd
         if odd[-1]["ok"]:
             # Twice: the odd batch was computed for each test.

@@ -9,8 +9,8 @@ from typing import Any
 
 from warpbook.harness import emulated_worker, worker_protocol
 
-ENTRY, NOTED = "warpbook_course", "warpbook_noted"
-"""The driver, and what may explain a wrong result of its last call."""
+ENTRY, NOTED, LEFT_OUT = "warpbook_course", "warpbook_noted", "warpbook_left_out"
+"""The driver, what may explain a wrong result of its last call, and how many blocks that call left out."""
 
 KERNELS, CONVOLUTION, INPUTS = 1, 2, 3
 """What the driver can leave out of a call: the work of every kernel, all of `conv_forward_gpu`, or the inputs, which reach the
@@ -33,10 +33,15 @@ class CourseFile(emulated_worker.EmulatedLibrary):
         self._blocks = ctypes.c_void_p(end - worker_protocol.PAGE_BYTES)
         return {}
 
-    def run(self, without: int = 0) -> None:
-        """Call the driver. `without` is KERNELS, CONVOLUTION or INPUTS."""
+    def call(self, large: int = 0, **how: Any) -> dict[str, Any]:
+        answer = super().call(large, **how)
+        return {**answer, "left_out": getattr(self._library, LEFT_OUT)()}
+
+    def run(self, without: int = 0, whole: bool = False) -> None:
+        """Call the driver. `without` is KERNELS, CONVOLUTION or INPUTS. Of a large launch, blocks are left out that seem to
+        write nothing, unless all are to run, the `whole`."""
         arrays = (ctypes.c_void_p(own) for own, _, _ in self._arrays)
-        getattr(self._library, ENTRY)(*arrays, *self._extents, without, self._blocks)
+        getattr(self._library, ENTRY)(*arrays, *self._extents, without, int(whole), self._blocks)
 
     def note(self) -> str:
         noted = getattr(self._library, NOTED)
@@ -51,7 +56,7 @@ class CourseFile(emulated_worker.EmulatedLibrary):
         addresses = worker_protocol.map_sampled_arrays(memory, arrays, outputs)
         (N, C, H, W), (M, _, K, _) = (shape for _, _, shape, *_ in arrays[:2])
         self._library.emulator_sample(blocks, N)
-        getattr(self._library, ENTRY)(*map(ctypes.c_void_p, addresses), N, M, C, H, W, K, 0, 0, None)
+        getattr(self._library, ENTRY)(*map(ctypes.c_void_p, addresses), N, M, C, H, W, K, 0, 0, 0, None)
         return {"launches": self._library.emulator_launches(), "noted": self.note()}
 
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class IsolatedBench(CpuBench):
     """The host, for a CPU variant or, emulated, a GPU variant compiled into `folder`; see `VariantProcess`.
     `reversed_order` runs an emulated kernel's threads from the last to the first, which finds what works in one order
-    only. `without` is what is left out of a file of the course: KERNELS, CONVOLUTION or INPUTS of `ece408_worker`."""
+    only. Of a file of the course, `without` is what is left out: KERNELS, CONVOLUTION or INPUTS of `ece408_worker`; and
+    `left_out` whether blocks were in the last call, which the `whole` has all of."""
 
     reference_name = "NumPy float64"
 
@@ -40,6 +41,8 @@ class IsolatedBench(CpuBench):
         super().__init__()
         self.reversed_order = False
         self.without = 0
+        self.whole = False
+        self.left_out = False
         self.process = VariantProcess(variant, sandboxed, folder, library, races)
         self._variant, self._emulated, self._sandboxed, self._folder = variant, folder is not None, sandboxed, folder
         self._ready_s: float | None = None
@@ -90,6 +93,7 @@ class IsolatedBench(CpuBench):
             if not all(np.array_equal(region, words) for region, words in zip(regions, buffers, strict=True)):
                 raise VariantFailure("wrong_result", f"{variant.name} goes on writing after its call is over")
             self.noted = sandbox.printable(str(answer.get("noted", "")))
+            self.left_out = bool(answer.get("left_out"))
             if "shapes" not in answer:
                 return None
             checking.reject_other_shapes(variant, case, answer["shapes"])
@@ -115,7 +119,8 @@ class IsolatedBench(CpuBench):
         """What a request for a call says of what it leaves out, and of memory that nobody has written."""
         if not self._emulated:
             return {"how": "without"} if self.without else {}
-        return {**({"without": self.without} if self.without else {}), **({"large": self.large} if self.large else {})}
+        said = {"without": self.without, "large": self.large, "whole": self.whole}
+        return {name: value for name, value in said.items() if value}
 
     def sample(
         self, sparse: "Sparse", inputs: Mapping[str, np.ndarray], blocks: int, timeout_s: float

@@ -176,10 +176,11 @@ def _driver(interface: ece408.Interface) -> str:
     prepare, convolve, finish = interface.steps
     return f"""
 extern "C" void {ece408_worker.ENTRY}(
-    float* x, float* w, float* y, int B, int M, int C, int H, int W, int K, int reversed, int without,
+    float* x, float* w, float* y, int B, int M, int C, int H, int W, int K, int reversed, int without, int whole,
     unsigned long* blocks)
 {{
-    emulator::begin_course(reversed, without == {ece408_worker.KERNELS}, without == {ece408_worker.INPUTS}, blocks);
+    const bool idle = without == {ece408_worker.KERNELS}, others = without == {ece408_worker.INPUTS};
+    emulator::begin_course(reversed, idle, others, whole, blocks);
     const size_t y_bytes = sizeof(float) * B * M * (H - K + 1) * (W - K + 1);
     emulator::host_array(x, sizeof(float) * B * C * H * W, "the host's x");
     emulator::host_array(w, sizeof(float) * M * C * K * K, "the host's w");
@@ -200,6 +201,7 @@ extern "C" void {ece408_worker.ENTRY}(
     if (!emulator::sampled) emulator::explain(y, size_t(B) * M * (H - K + 1) * (W - K + 1));
 }}
 extern "C" const char* {ece408_worker.NOTED}() {{ return emulator::noted.c_str(); }}
+extern "C" unsigned long {ece408_worker.LEFT_OUT}() {{ return emulator::left_out; }}
 """
 
 

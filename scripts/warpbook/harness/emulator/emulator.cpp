@@ -579,6 +579,58 @@ size_t block_at(size_t place, size_t blocks)
     return size_t((place * 0x9E3779B97F4A7C15ull) % blocks);
 }
 
+size_t (*written)();
+unsigned long left_out;
+bool atomic_ran;
+
+// Which of a launch's blocks run, in their order. Those of a chunk all do, until some chunks wrote nothing; then one of so
+// many, and what is near the beginning of its row: where a row is too long, its beginning is what has work.
+class Places {
+    static constexpr size_t CHUNK = 64, QUIET = 4, ONE_OF = 16;
+    const size_t count, row;
+    size_t place = 0, begin = 0, length = CHUNK, quiet = 0, before = 0;
+    enum { ALL, SOME, OTHERS } which = ALL;  // OTHERS: those that were left out of a chunk, since one of some wrote
+    bool looks;
+
+    bool is_wanted() const
+    {
+        const bool of_some = place % ONE_OF == 0 || block_at(place, count) % row <= row / ONE_OF;
+        return which == ALL || of_some == (which == SOME);
+    }
+    void end_chunk()
+    {
+        const bool wrote = std::exchange(before, written()) != before;
+        quiet = wrote ? 0 : quiet + 1;
+        if (wrote && which == SOME) {
+            which = OTHERS, place = begin;
+            return;
+        }
+        begin = place;
+        length = wrote ? std::min(2 * length, 16 * CHUNK) : CHUNK;
+        which = quiet >= QUIET && begin + length < count ? SOME : ALL;  // the last all run
+    }
+
+public:
+    Places(size_t blocks, size_t in_row, bool may_leave_out)
+        : count(blocks), row(in_row), looks(may_leave_out && written && !atomic_ran && blocks > 16 * CHUNK)
+    {
+        if (looks) before = written();
+    }
+    bool are_left() const { return place < count; }
+    // The next; `alone` where no block waits for another.
+    size_t take(bool alone)
+    {
+        if (looks && (atomic_ran || !alone)) looks = false, which = ALL;
+        for (;; ++place) {
+            if (looks && place >= begin + length) end_chunk();
+            if (is_wanted()) break;
+            left_out += which == SOME;
+        }
+        left_out -= which == OTHERS;
+        return place++;
+    }
+};
+
 EMULATOR_UNWATCHED void run_grid(dim3 grid, dim3 block, size_t shared_bytes, void (*kernel)(void*), void* given)
 {
     if (stacks.empty()) {
@@ -600,22 +652,25 @@ EMULATOR_UNWATCHED void run_grid(dim3 grid, dim3 block, size_t shared_bytes, voi
     const size_t run = blocks_to_run(blocks);
     std::deque<Waiting> waiting;
     const size_t fit = MULTIPROCESSORS * std::min(32u, 2048 / ((threads + WARP - 1) / WARP * WARP));
-    for (size_t i = 0; i < run || !waiting.empty();) {
-        if (races::looks && i >= (stopped_counting ? 0 : LEAST_BLOCKS) && std::clock() > RACES_S * CLOCKS_PER_SEC) {
+    Places places(run, grid.x, !sampled && !races::looks);
+    size_t begun = 0;
+    while (places.are_left() || !waiting.empty()) {
+        if (races::looks && begun >= (stopped_counting ? 0 : LEAST_BLOCKS) && std::clock() > RACES_S * CLOCKS_PER_SEC) {
             stopped_counting = blocks_met;
             break;
         }
-        const bool begins = i < run && stacks.size() >= threads;
+        const bool begins = places.are_left() && stacks.size() >= threads;
         if (begins) {
-            const size_t b = block_at(i++, blocks);
+            const size_t b = block_at(places.take(waiting.empty()), blocks);
+            ++begun;
             blockIdx = {unsigned(b % grid.x), unsigned(b / grid.x % grid.y), unsigned(b / grid.x / grid.y)};
             begin_block();
         } else {
-            if (i < run) beyond("blocks that wait for each other", launch_line);  // more than there is room for
+            if (places.are_left()) beyond("blocks that wait for each other", launch_line);  // more than there is room for
             waiting.back().go_on();
             waiting.pop_back();
         }
-        if (ends(i < run || !waiting.empty())) {
+        if (ends(places.are_left() || !waiting.empty())) {
             if (finished_blocks) ++*finished_blocks;
             continue;
         }

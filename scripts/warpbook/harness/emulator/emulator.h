@@ -19,6 +19,7 @@
 #include <functional>
 #include <math.h>
 #include <string>
+#include <string_view>
 #include <sys/mman.h>
 #include <type_traits>
 #include <ucontext.h>
@@ -291,6 +292,12 @@ extern unsigned sampled, launches;
 extern bool blocks_met;  // by atomic operations in global memory: what some blocks did says nothing without the others
 size_t blocks_to_run(size_t blocks);  // of another launch
 size_t block_at(size_t place, size_t blocks);
+
+// Of a large launch whose blocks write nothing any more, most are left out: they lie beyond the data. Whoever allocates
+// memory says what is `written`, in a hash of it; without that, and where atomic operations run, every block does.
+extern size_t (*written)();
+extern unsigned long left_out;  // blocks, so far
+extern bool atomic_ran;
 
 // Runs a grid's blocks and threads from the first to the last, or from the last to the first.
 void run_grid(dim3 grid, dim3 block, size_t shared_bytes, void (*kernel)(void*), void* given);

@@ -45,6 +45,7 @@ struct BlockScope {
 template <class T, class Change> __attribute__((no_sanitize("thread"))) T atomically(T* address, int line, bool monotone, Change change)
 {
     races::atomic(address, sizeof(T), monotone, block_scope, line);
+    atomic_ran = true;
     if (sampled && !blocks_met) blocks_met = !is_shared(address) && !is_local(address);
     T before = *address;
     *address = change(before);

@@ -127,7 +127,7 @@ template <class Kernel> void launch(const Config& config, Kernel kernel) { launc
 // What a driver says before it calls host code: whose arrays are the host's.
 void host_array(const void* address, size_t bytes, const char* name);
 void forget_host_arrays();
-void begin_course(bool reversed, bool idle, bool others, unsigned long* blocks);
+void begin_course(bool reversed, bool idle, bool others, bool whole, unsigned long* blocks);
 extern bool other_inputs;
 bool inputs_were_copied();
 

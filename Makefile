@@ -6,7 +6,7 @@
 # make autograder study=sp25      reports/out/sp25-autograder.zip, for Gradescope
 # Each installs what is missing first, and is silent when nothing is.
 
-.PHONY: report submission grade autograder test test-all lint chaos attacks test-cuda12 lock format docs gallery benchmark
+.PHONY: report submission grade autograder test test-all test-cases lint chaos attacks test-cuda12 lock format docs gallery benchmark
 .SILENT:
 export PYTHONUTF8 = 1
 # Images for containers set it: each of our many short programs would compile its modules again.
@@ -57,6 +57,9 @@ lint: .venv/installed-test
 test-all: test
 	.venv/bin/python -m pytest tests/gpu
 	.venv/bin/python -m pytest $(workers) tests/integration
+
+test-cases: .venv/installed-test
+	.venv/bin/python -m pytest --numprocesses 2 tests/cases
 
 # 20,000 damaged and hostile inputs to every reader (the suite draws 300), a disk that fails at every one of a program's
 # first 200 writes (the suite takes 2), 40 kills of a study's commands and of grading (the suite: 1), eight locales and

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from warpbook.config.settings import BuiltInTimes, Config, Context
 from warpbook.runs import catalog, tables
+from warpbook.runs.catalog import Run
 
 if TYPE_CHECKING:
     import pandas as pd  # which takes a third of a second, and every command reads this module
@@ -22,10 +23,17 @@ def for_configuration(config: Config) -> Context | None:
 
 @functools.cache
 def from_newest_run(network: str, layers: tuple[str, ...], images: int) -> Context | None:
-    """Of the newest archived run of a network: `BUILT_IN_COUNTERPARTS`, and the fastest kernel and library."""
+    """`BUILT_IN_COUNTERPARTS`, and the fastest kernel and library, of the newest archived run of a network that timed all
+    of the former."""
     run, _ = catalog.find_newest(network)
-    if run is None or run.gpu is None:
-        return None
+    while run is not None:
+        if found := _from_run(run, network, layers, images):
+            return found
+        run = catalog.run_before(run, network)
+    return None
+
+
+def _from_run(run: Run, network: str, layers: tuple[str, ...], images: int) -> Context | None:
     times = run.table(tables.OP_TIMES)
     sound = (times.network == network) & (times["size"] == images) & (times.device == "gpu")
     sound &= (times.status == "ok") & times.kind.isin(["op", "layer"]) & (times.state == "cold") & (times.layer != "")
@@ -35,12 +43,14 @@ def from_newest_run(network: str, layers: tuple[str, ...], images: int) -> Conte
     known = run.record["variants"]
     rows = medians.dropna().iterrows()
     kernels = {str(name): _built_in(str(name), known[str(name)]["title"], row, layers) for name, row in rows}
+    if not kernels.keys() >= {*BUILT_IN_COUNTERPARTS.values()}:
+        return None
     fastest = sorted(kernels, key=lambda name: sum(kernels[name].op_ms))
     libraries = [name for name in fastest if known[name]["peer"]]
-    wanted = dict.fromkeys(
-        [*(name for name in BUILT_IN_COUNTERPARTS.values() if name in kernels), *fastest[:1], *libraries[:1]]
+    wanted = dict.fromkeys([*BUILT_IN_COUNTERPARTS.values(), *fastest[:1], *libraries[:1]])
+    return Context(
+        run_id=run.run_id, gpu=run.device_name("gpu"), images=images, kernels=[kernels[name] for name in wanted]
     )
-    return Context(run_id=run.run_id, gpu=run.gpu["name"], images=images, kernels=[kernels[name] for name in wanted])
 
 
 def _built_in(name: str, title: str, medians: "pd.Series", layers: tuple[str, ...]) -> BuiltInTimes:

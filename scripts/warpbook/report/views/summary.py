@@ -83,7 +83,7 @@ def _gpu_figure(ev: Evidence) -> Figure:
         svg,
         f"Bars of op time of GPU variants on each {ev.case_word}, with lower bounds.",
         f"Op time on each {ev.case_word}, {ev.at_size(ev.largest)}, {ev.device_name('gpu')}: {shown}"
-        "Medians with 95 % intervals, L2 cache flushed before each call. Dashed: the direct method's FP32 bound; short: a variant's own."
+        "Medians with 95 % intervals, L2 cache flushed before each call. Dashed: the direct method's FP32 bound; short dashes: that of the variant's method."
         f"{' →: beyond the chart.' if '→' in svg else ''}",
     )
 

@@ -58,14 +58,16 @@ def check(variant: Variant, sandboxed: bool, folder: Path, limit_s: float = floa
     small = [layer.at(images) for layer, images in zip(ece408.LAYERS, RACE_BATCHES, strict=True)]
     with process_pool(len(ece408.LAYERS)) as pool:
         races = pool.submit(data_races.find, variant, small, sandboxed, folder, limit_s)
-        sound, images = True, ece408.BATCH
+        sound, right = True, list[set[int]]()
         try:
             for rows in pool.map(layer_checked, ece408.LAYERS):
                 sound &= all(row["ok"] for row in rows)
-                images = min(images, max((row["size"] for row in rows if row["ok"]), default=0))
+                right.append({row["size"] for row in rows if row["ok"]})
                 yield rows
             again = functools.partial(_one_after_other, variant, sandboxed, folder, library, limit_s)
-            if images and (rows := pool.submit(again, images if images > ece408.ODD_BATCH else 1).result()):
+            # The smallest batch that is right on both layers; one image where larger ones than the odd batch take long.
+            is_slow = max(max(sizes, default=0) for sizes in right) <= ece408.ODD_BATCH
+            if all(right) and (rows := pool.submit(again, 1 if is_slow else max(map(min, right))).result()):
                 sound = False
                 yield rows
             yield [races.result()]

@@ -73,8 +73,9 @@ def main() -> None:
     print("done\nNew Inference", flush=True)
     with marked(f"inference of {size} images"):
         predicted, op_s = predict(images[:size])
-    for op_time in op_s:
-        print(f"Op Time: {op_time:.6f}")
+    for conv, op_time in zip(network.convs, op_s, strict=False):  # no times: a peer's program has none
+        extents = conv.at(size).extents
+        print(f"Op Time: {op_time:.6f}", *(f"{name}={extents[name]}" for name in "NMCHWK"))
     accuracy = round(float((predicted == labels[:size]).mean()), 4)
     if op_s:
         print(f"Correctness: {accuracy} Model: {network.model(weight_set)}")

@@ -35,7 +35,8 @@ PROGRAM = Path(__file__).with_name("infer.py")
 _ACCURACY = re.compile(r"(?:Correctness:|'accuracy':) ([0-9.]+)")
 
 NOT_RUN: dict[str, Any] = {
-    "user_s": None, "system_s": None, "elapsed_s": None, "max_rss_kib": None, "accuracy": None, "output": "",
+    "user_s": None, "system_s": None, "elapsed_s": None, "max_rss_kib": None, "major_faults": None,
+    "minor_faults": None, "input_blocks": None, "output_blocks": None, "accuracy": None, "output": "",
 }  # fmt: skip
 """Columns of PROGRAMS for a program that was not run."""
 
@@ -74,6 +75,10 @@ def run_once(command: list[str], timeout_s: float, tolerated_load: float = math.
         "system_s": usage.ru_stime,
         "elapsed_s": elapsed,
         "max_rss_kib": usage.ru_maxrss,
+        "major_faults": usage.ru_majflt,
+        "minor_faults": usage.ru_minflt,
+        "input_blocks": usage.ru_inblock,
+        "output_blocks": usage.ru_oublock,
         "accuracy": float(accuracy.group(1)) if accuracy else None,
         "output": output,
         "status": status,

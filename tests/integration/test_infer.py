@@ -30,8 +30,8 @@ def test_output_is_that_of_the_course_s_scripts(variant):
         r"Loading fashion-mnist data\.\.\. done\n"
         r"Loading model\.\.\. done\n"
         r"New Inference\n"
-        r"Op Time: \d+\.\d{6}\n"
-        r"Op Time: \d+\.\d{6}\n"
+        r"Op Time: \d+\.\d{6} N=100 M=6 C=1 H=64 W=64 K=5\n"
+        r"Op Time: \d+\.\d{6} N=100 M=16 C=6 H=30 W=30 K=5\n"
         r"Correctness: 0\.91 Model: fa18\n"
     )
     assert re.fullmatch(expected, done.stdout)

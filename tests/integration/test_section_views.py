@@ -110,9 +110,11 @@ def test_the_executive_page_has_five_sentences_without_intervals_and_a_chart(ev)
     assert f"and {units.percent(sum(bounds) / total, 0)} of its method's bound" in findings["Best"]
     tests = ev.checks.for_variant(best.name)
     assert f"passes {tests.passed} of {tests.tests} tests" in findings["Correct?"]
-    elapsed = float(ev.programs.runs(naive.name, ev.largest).elapsed_s.median())
+    runs = ev.programs.runs(naive.name, ev.largest)
+    elapsed = float(runs.elapsed_s.median())
     share = ev.times.total(naive.name, ev.largest).value / 1e3 / elapsed
-    of_naive = f"{units.percent(share)} of the whole program ({units.time(1e3 * elapsed, 3)}) with {naive.name}"
+    whole = f"{units.time(1e3 * elapsed, 3)}, n\u202f{len(runs)}"
+    of_naive = f"{units.percent(share)} of the whole program ({whole}) with {naive.name}"
     assert f"The convolutions take {of_naive} and " in findings["Program"]
 
 

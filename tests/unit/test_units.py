@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 from warpbook.common import units
 from warpbook.common.statistics import Estimate
 
@@ -17,9 +19,14 @@ def test_times_are_shown_in_the_unit_that_suits_them():
 
 
 def test_gnu_time_s_line_is_the_course_s():
-    line = units.gnu_time(13.16, 12.04, 11.76, 2830016)
-    assert line == "13.16user 12.04system 0:11.76elapsed 214%CPU (0avgtext+0avgdata 2830016maxresident)k"
-    assert units.gnu_time(1, 0, 76.5, 1).split()[2] == "1:16.50elapsed"
+    counts = {"input_blocks": 0, "output_blocks": 8, "major_faults": 3, "minor_faults": 37059}
+    run = SimpleNamespace(user_s=13.16, system_s=12.04, elapsed_s=11.76, max_rss_kib=2830016, **counts)
+    first = "13.16user 12.04system 0:11.76elapsed 214%CPU (0avgtext+0avgdata 2830016maxresident)k"
+    assert units.gnu_time(run) == f"{first}\n0inputs+8outputs (3major+37059minor)pagefaults 0swaps"
+    run.minor_faults = None
+    assert units.gnu_time(run) == first
+    run.elapsed_s = 76.5
+    assert units.gnu_time(run).split()[2] == "1:16.50elapsed"
 
 
 def test_speedups_keep_three_digits():

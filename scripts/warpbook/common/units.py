@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from warpbook.common.statistics import Estimate
 
@@ -118,14 +119,19 @@ def nvprof_time(ns: float) -> str:
     return f"{ns:.0f}ns"
 
 
-def gnu_time(user_s: float, system_s: float, elapsed_s: float, max_rss_kib: int) -> str:
-    """The first line of GNU time's report: 13.16user 12.04system 0:11.76elapsed 214%CPU (…)k."""
-    minutes, seconds = divmod(elapsed_s, 60)
-    cpu = 100 * (user_s + system_s) / elapsed_s
-    return (
-        f"{user_s:.2f}user {system_s:.2f}system {minutes:.0f}:{seconds:05.2f}elapsed {cpu:.0f}%CPU "
-        f"(0avgtext+0avgdata {max_rss_kib}maxresident)k"
+def gnu_time(run: Any) -> str:
+    """GNU time's report on a row of PROGRAMS, in two lines; the first alone where the run counted no page faults."""
+    minutes, seconds = divmod(run.elapsed_s, 60)
+    cpu = 100 * (run.user_s + run.system_s) / run.elapsed_s
+    first = (
+        f"{run.user_s:.2f}user {run.system_s:.2f}system {minutes:.0f}:{seconds:05.2f}elapsed {cpu:.0f}%CPU "
+        f"(0avgtext+0avgdata {run.max_rss_kib}maxresident)k"
     )
+    counts = (run.input_blocks, run.output_blocks, run.major_faults, run.minor_faults)
+    if any(count is None or math.isnan(count) for count in counts):
+        return first
+    inputs, outputs, major, minor = map(int, counts)
+    return f"{first}\n{inputs}inputs+{outputs}outputs ({major}major+{minor}minor)pagefaults 0swaps"
 
 
 def mebibytes(kib: float | None) -> str:

@@ -606,7 +606,7 @@ class Places {
             return;
         }
         begin = place;
-        length = wrote ? std::min(2 * length, 16 * CHUNK) : CHUNK;
+        length = wrote ? std::min(2 * length, 16 * CHUNK) : which == SOME ? std::min(2 * length, 4 * CHUNK) : CHUNK;
         which = quiet >= QUIET && begin + length < count ? SOME : ALL;  // the last all run
     }
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from warpbook.kernels.variants import Variant
 from warpbook.machine import available_profilers
+from warpbook.profiling import counters
 from warpbook.report.evidence.scope import EvidencePart, cached_method
 from warpbook.runs import tables
 from warpbook.runs.schema import Row
@@ -202,20 +203,24 @@ class ProfileValues(EvidencePart):
         return rows
 
     def main_kernel(self, variant: str) -> tuple[str, pd.DataFrame]:
-        """The kernel that took most of a variant's program, as `_longest_kernel` has it, else its header's; and its row of
-        the builds for the GPU cited, no row where it was not built."""
+        """The kernel that took most of a variant's program, or of its calls, as `_longest_kernel` has it, else its header's;
+        and its row of the builds for the GPU cited, no row where it was not built."""
         built = self._ev.builds.kernels(variant)
         name = self._longest_kernel(variant, set(built.kernel)) or self._ev.plan.variants[variant].kernel
         return name, built[built.kernel == name.partition("<")[0]]
 
     def _longest_kernel(self, variant: str, among: set[str]) -> str:
-        """Which of some kernels took most of the program at the largest size that was traced; empty where none did."""
+        """Which of some kernels took most of the program at the largest size that was traced, or without a program was the
+        longest that was counted; empty where none was."""
         for size in reversed(self._ev.sizes):
             launches = self.launches(variant, size)
             if launches:
                 traced = [launch for launch in launches if launch.name in among]
                 return max(traced, key=lambda launch: launch.total_ns).name if traced else ""
-        return ""
+        calls = (self._ev.counters.calls.get((variant, layer)) for layer in self._ev.layer_names)
+        counted = [launch for call in calls if call for launch in call.launches if launch.kernel in among]
+        longest = max(counted, key=lambda launch: launch.values.get(counters.DURATION, 0.0), default=None)
+        return longest.kernel if longest else ""
 
     @cached_method
     def _static_bytes(self, variant: str) -> "pd.Series[Any]":

@@ -43,6 +43,7 @@ def _kernel(ev: Evidence, naive: Variant) -> View:
         timeline=None if unprofiled else _timeline(ev, naive),
         launches=_launches(ev, naive),
         figure_title="Op times" if why_no_cpu else "Op times: CPU against GPU",
+        beside_cpu=_beside_cpu(ev, naive),
         figure=_figure(ev, naive),
         half=View(shown="GPU", lacking="CPU", why=why_no_cpu) if why_no_cpu else None,
         against_cpu=_against_cpu(ev, naive),
@@ -113,6 +114,35 @@ def _launches(ev: Evidence, naive: Variant) -> HtmlTable | None:
         f"Kernels of the program with {naive.name} at {units.count(ev.largest)} images, in order of first launch. "
         "Registers: of a thread. Shared memory: of a block; –: not our kernel, so its static shared memory is unknown.",
         launches,
+    )
+
+
+def _beside_cpu(ev: Evidence, naive: Variant) -> HtmlTable | None:
+    """Op times of the CPU's naive code beside the first kernel's, by layer and size; None where the CPU has none."""
+    on_cpu = ev.ranking.naive_cpu
+    if on_cpu is None or not any(ev.times.total(on_cpu.name, size) for size in ev.sizes):
+        return None
+    columns = (f"{layer}, {what}" for layer in ev.layer_names for what in ("CPU", "GPU", "CPU / GPU"))
+    return HtmlTable(
+        "m3-beside-cpu",
+        f"Op times on each {ev.case_word}: {on_cpu.name} on the CPU ({ev.device_name('cpu')}), {naive.name} on the GPU "
+        f"({ev.device_name('gpu')}). Beside a time: half the width of its 95 % interval, and its number of samples.",
+        numbers("Images", *columns),
+        tuple(
+            (
+                units.count(size),
+                *(
+                    cell
+                    for layer in ev.layer_names
+                    for cell in (
+                        cell_markup.time_cell(ev.times.op(on_cpu.name, layer, size)),
+                        cell_markup.time_cell(ev.times.op(naive.name, layer, size)),
+                        cell_markup.ratio_cell(ev.times.speedup(naive.name, layer, size, over=on_cpu.name)),
+                    )
+                ),
+            )
+            for size in reversed(ev.sizes)
+        ),
     )
 
 

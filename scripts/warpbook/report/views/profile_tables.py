@@ -30,7 +30,7 @@ def program_cells(runs: pd.DataFrame) -> tuple[Cell, ...]:
 
 
 def median_output(ev: Evidence, variant: Variant, size: int, weight_set: str = "") -> str:
-    """The command, the output and GNU time's line of that of a program's runs whose elapsed time is the median's; empty
+    """The command, the output and GNU time's lines of that of a program's runs whose elapsed time is the median's; empty
     where the program was not run. weight_set: the network's first by default."""
     runs = ev.programs.runs(variant.name, size, weight_set or None)
     if runs.empty:
@@ -39,8 +39,7 @@ def median_output(ev: Evidence, variant: Variant, size: int, weight_set: str = "
     options = f"--network {ev.network.name} --variant {variant.name} --device {variant.device}"
     weights = f" --weights {weight_set}" if weight_set else ""
     return (
-        f"* Running /usr/bin/time python scripts/infer.py {options}{weights} {size}\n"
-        f"{row.output}{units.gnu_time(row.user_s, row.system_s, row.elapsed_s, row.max_rss_kib)}"
+        f"* Running /usr/bin/time python scripts/infer.py {options}{weights} {size}\n{row.output}{units.gnu_time(row)}"
     )
 
 

@@ -1,5 +1,7 @@
 from types import SimpleNamespace
 
+import pandas as pd
+
 from warpbook.common import units
 from warpbook.common.statistics import Estimate
 
@@ -23,8 +25,9 @@ def test_gnu_time_s_line_is_the_course_s():
     run = SimpleNamespace(user_s=13.16, system_s=12.04, elapsed_s=11.76, max_rss_kib=2830016, **counts)
     first = "13.16user 12.04system 0:11.76elapsed 214%CPU (0avgtext+0avgdata 2830016maxresident)k"
     assert units.gnu_time(run) == f"{first}\n0inputs+8outputs (3major+37059minor)pagefaults 0swaps"
-    run.minor_faults = None
-    assert units.gnu_time(run) == first
+    for unknown in (None, pd.NA, float("nan")):
+        run.minor_faults = unknown
+        assert units.gnu_time(run) == first
     run.elapsed_s = 76.5
     assert units.gnu_time(run).split()[2] == "1:16.50elapsed"
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 from typing import Any
 
 from warpbook.common.statistics import Estimate
@@ -128,9 +129,9 @@ def gnu_time(run: Any) -> str:
         f"(0avgtext+0avgdata {run.max_rss_kib}maxresident)k"
     )
     counts = (run.input_blocks, run.output_blocks, run.major_faults, run.minor_faults)
-    if any(count is None or math.isnan(count) for count in counts):
+    if not all(isinstance(count, Integral) for count in counts):
         return first
-    inputs, outputs, major, minor = map(int, counts)
+    inputs, outputs, major, minor = counts
     return f"{first}\n{inputs}inputs+{outputs}outputs ({major}major+{minor}minor)pagefaults 0swaps"
 
 

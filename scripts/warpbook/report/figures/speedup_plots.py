@@ -68,7 +68,7 @@ def _gain_axis(axes: Axes, low: float, high: float) -> None:
 def waterfalls(ev: Evidence, chains: list[list[Variant]]) -> str:
     """Op times of chains, all layers at the largest size, a panel each; beside each step its two speedups."""
     heights = [len(chain) + 1.3 for chain in chains]
-    figure = Figure(figsize=(style.WIDTH_IN, 0.25 + 0.14 * sum(heights)), layout="constrained")
+    figure = Figure(figsize=(style.WIDTH_IN, 0.25 + 0.132 * sum(heights)), layout="constrained")
     panels = figure.subplots(len(chains), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, chain in zip(panels, chains, strict=True):
         _waterfall(ev, axes, chain)

@@ -46,7 +46,7 @@ def program_timeline(frame: Any, known: Mapping[str, str] | None = None) -> str:
     names = list(dict.fromkeys(kernels.name))
     colours = dict(zip(names, itertools.cycle(style.OURS), strict=False)) | dict(known or {})
     heights = [len(whole) + 0.3, len(part) + 0.3]
-    figure = Figure(figsize=(style.WIDTH_IN, 1.1 + 0.155 * sum(heights)), layout="constrained")
+    figure = Figure(figsize=(style.WIDTH_IN, 0.95 + 0.155 * sum(heights)), layout="constrained")
     panels = figure.subplots(2, 1, height_ratios=heights)
     margin = (end - start) * 0.02
     views = (

@@ -222,10 +222,10 @@ def program_profile(ev: Evidence, variant: Variant, size: int, places: tuple[str
     problem = ev.profiles.problem(variant.name, size, weights)
     activities, calls = None, None
     if not problem:
-        of = f"the program with {variant.name} at {images}{f' and the weights {model}' if weights else ''}"
+        of = f"{variant.name}, {images}{f', weights {model}' if weights else ''}"
         gpu, api = (ev.profiles.rows(variant.name, size, kinds, weights) for kinds in (GPU_KINDS, API_KINDS))
-        activities = profile_table(places[0], f"GPU activities of {of}. Share: of the device's busy time.", gpu)
-        caption = f"CUDA API calls of {of} that together take more than 99 % of the API time."
+        activities = profile_table(places[0], f"The GPU's work with {of}; shares of it.", gpu)
+        caption = f"API calls with {of}: 99 % of their time."
         calls = profile_table(places[1], caption, first_rows_covering(api, 0.99))
     title = f"{images}, weights {model}" if weights else images
     return View(images=title, problem=problem, places=places, activities=activities, calls=calls)

@@ -176,12 +176,12 @@ def test_a_library_s_call_that_runs_the_kernels_of_another_is_named_with_that(ev
     assert executive._peer_sentence(told) == runs
 
 
-def test_the_page_tells_the_convolutions_share_of_the_whole_program_and_no_two_times_within_its_noise(ev):
+def test_the_page_tells_the_convolutions_share_of_each_whole_program_and_how_often_that_ran(ev):
     said = next(one.text for one in executive.executive_view(ev).findings if one.label == "Program")
-    of_naive, of_best = (rf"[\d.]+\s?%{{}} with {one.stem}" for one in (ev.ranking.naive, ev.ranking.best))
     alone = said.partition(" As one call ")[0]
-    whole = r" of the whole program \([\d.]+\s?m?s\)"
-    shares = f"{of_naive.format(whole)} and {of_best.format('')}"
+    of = r"\([\d.]+\s?m?s, n\s?\d+\)"
+    of_naive, of_best = ev.ranking.naive.stem, ev.ranking.best.stem
+    shares = rf"[\d.]+\s?% of the whole program {of} with {of_naive} and [\d.]+\s?% {of} with {of_best}"
     assert re.fullmatch(
         rf"The convolutions take {shares}: its start, its data and other layers take the rest\.", alone
     ), said

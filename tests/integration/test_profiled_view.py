@@ -25,7 +25,7 @@ def test_each_program_that_a_study_names_has_its_output_kernels_and_api_calls(ev
 def test_a_weight_set_is_shown_apart_and_what_was_not_watched_is_said(view, ev, evidence_of, small_archive):
     (watched,) = view.programs[1].watched
     assert "more than the 25000 that a run keeps" in watched.problem
-    assert "at 1000 images" in watched.activities.caption
+    assert "1000 images" in watched.activities.caption
 
     watched = program_profile(ev, ev.plan.variants["direct"], ev.largest, profile_places("m3", "trained"), "trained")
     assert watched.problem == "it was not profiled with the weights trained in the cited run"

@@ -478,12 +478,23 @@ def test_where_no_cpu_figures_are_wanted_that_is_said_and_nothing_else_speaks_of
         == why
     )
     assert milestone_1.milestone_1_view(ev).where == "on the GPU"
+    assert milestone_3.milestone_3_view(ev).kernel.beside_cpu is None
     figure = milestone_3.milestone_3_view(ev).kernel.figure
     assert "CPU" not in figure.alt + figure.caption + milestone_3.milestone_3_view(ev).kernel.figure_title
     assert ev.device_name("cpu") not in published_comparison.full_published_table(ev).caption
     assert "cpu" not in {row[1] for row in last_page.last_page_view(ev).missing_table.rows}
     cpu = {name for name, one in ev.plan.variants.items() if one.device == "cpu"}
     assert cpu and not cpu & {one.variant for one in ev.claims.judged}
+
+
+def test_op_times_of_the_cpu_and_the_gpu_stand_side_by_side_by_layer_and_size(ev):
+    table = milestone_3.milestone_3_view(ev).kernel.beside_cpu
+    assert column(table, "Images") == ["10 000", "1000", "100", "10"]
+    for layer in ev.layer_names:
+        for device, variant in (("CPU", ev.ranking.naive_cpu), ("GPU", ev.ranking.naive)):
+            shown = column(table, f"{layer}, {device}")
+            times = [units.time(ev.times.op(variant.name, layer, size).value) for size in reversed(ev.sizes)]
+            assert [one.replace("\u202f", " ") for one in times] == [re.split(r"[±n]", one)[0].strip() for one in shown]
 
 
 def test_no_speedup_over_the_cpu_is_drawn_where_there_is_no_time_of_it(ev, monkeypatch):

@@ -237,8 +237,10 @@ def test_of_a_grid_far_too_wide_most_blocks_that_write_nothing_are_left_out(rows
     ],
 )
 def test_blocks_that_write_among_many_that_do_not_are_seen(rows, code, status):
-    found = rows(*ONE_SUM, (LAUNCH, TOO_WIDE), ALONE, (GUARD, code), ("const int w", "int w"))
-    assert found[-1]["status"] == status, found[-1]["reason"]
+    # From the last block to the first, what is right is written last: of a slow file, the third call alone shows it.
+    found = rows(*ONE_SUM, (LAUNCH, TOO_WIDE), ALONE, (GUARD, code), ("const int w", "int w"), layers=3)
+    failed = [row for row in found if not row["ok"]]
+    assert {row["status"] for row in failed or found} == {status}, failed
 
 
 def test_where_blocks_that_were_left_out_may_matter_all_run(rows):

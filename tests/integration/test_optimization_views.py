@@ -252,6 +252,9 @@ def test_a_kernel_s_resources_are_those_of_the_gpu_cited_and_without_a_build_the
     assert (found.kernel, found.arch) == ("conv_forward", ev.gpu_run.gpu["arch"])
     assert 0 < found.occupancy <= 1
     assert ev.builds.main_kernel_resources("cudnn_fp32") is None
+    # Of kernels for other layers, one has more registers. No program was traced: the first layer is none of its own.
+    counted = ev.builds.main_kernel_resources("fp16x3_wgmma")
+    assert counted.kernel == "conv_multi_channel_6_30_5_16"
 
     ev = evidence_of(small_archive)
     ev.builds.table = ev.builds.table.replace({"kernel": {"conv_forward": "another"}})

@@ -524,6 +524,9 @@ def best(times: pd.DataFrame) -> pd.Series | None:
     return None if times.empty else times.loc[times.median_ms.idxmin()]
 
 
+LAYER_HEAD = ("layer", "our fastest", "ms", "library in FP32, ms", "library in TF32, ms", "speedup")
+
+
 def layer_rows(
     run: Run, network: str, device: str, state: str, kind: str, images: int = IMAGES
 ) -> Iterator[tuple[str, ...]]:
@@ -555,25 +558,32 @@ def layer_rows(
         yield f"{network} {layer}", code(ours.variant), with_interval(ours), *cells, speedup
 
 
+def layer_table(runs: dict[str, Run], device: str, state: str, kind: str) -> tuple[dict[str, Run], str]:
+    """Those of the networks whose layers have times, and a table of these."""
+    rows = {network: list(layer_rows(run, network, device, state, kind)) for network, run in runs.items()}
+    table = markdown_table(LAYER_HEAD, [row for its in rows.values() for row in its])
+    return {network: run for network, run in runs.items() if rows[network]}, table
+
+
 def with_interval(row: pd.Series) -> str:
     if pd.isna(row.ci_low_ms):
         return milliseconds(row.median_ms)
     return f"{milliseconds(row.median_ms)} ({milliseconds(row.ci_low_ms)} to {milliseconds(row.ci_high_ms)})"
 
 
-def network_medians(run: Run) -> pd.DataFrame:
+def network_medians(run: Run, network: str) -> pd.DataFrame:
     """Median in ms of each kind of time of each implementation of a whole network, at the most images."""
-    frame = whole_network_rows(run.table(tables.SAMPLES))
+    frame = run.table(tables.SAMPLES)
+    frame = whole_network_rows(frame[frame.network == network])
     frame = frame[(frame["size"] == IMAGES) & (frame.status == "ok") & (frame.state == "cold") & ~frame.throttled]
     frame = frame[frame.job == frame.variant]
-    return frame.groupby(["network", "kind", "variant"]).time_ms.median().rename("median_ms").reset_index()
+    return frame.groupby(["kind", "variant"]).time_ms.median().rename("median_ms").reset_index()
 
 
 def network_rows(run: Run, network: str) -> Iterator[tuple[str, ...]]:
     """Of a whole network: our fastest implementation, PyTorch's, and the way from the host."""
     frameworks = [name for name, variant in whole_networks.discover().items() if variant.header.peer]
-    times = network_medians(run)
-    times = times[times.network == network]
+    times = network_medians(run, network)
     on_gpu, from_host = times[times.kind == "gpu"], times[times.kind == "host"]
     ours, peer = best(on_gpu[~on_gpu.variant.isin(frameworks)]), best(on_gpu[on_gpu.variant.isin(frameworks)])
     if ours is None or peer is None:
@@ -647,17 +657,14 @@ def performance_page() -> str:
         "The tables show the fastest library at each precision."
         " A **speedup** is the faster library's time divided by ours: above 1, ours is faster.\n\n"
     ]
-    layers = ("layer", "our fastest", "ms", "library in FP32, ms", "library in TF32, ms", "speedup")
     networks = (
         "network", "our fastest", "ms", "fastest PyTorch", "ms", "speedup", "from the host, ms", "over its bound"
     )  # fmt: skip
     gpus = newest_runs("gpu")
     for model, runs in gpus.items():
-        rows = {network: list(layer_rows(run, network, "gpu", "cold", "gpu")) for network, run in runs.items()}
-        shown = {network: run for network, run in runs.items() if rows[network]}
+        shown, table = layer_table(runs, "gpu", "cold", "gpu")
         parts.append(f"## {model}\n\n{runs_sentence(shown)}")
-        parts.append("### Layers\n\nGPU time of the kernels; the L2 cache is flushed before each call.\n\n")
-        parts.append(markdown_table(layers, [row for network in shown for row in rows[network]]))
+        parts.append(f"### Layers\n\nGPU time of the kernels; the L2 cache is flushed before each call.\n\n{table}")
         parts.append(fallback_sentence(shown))
         if whole := [row for network, run in shown.items() for row in network_rows(run, network)]:
             parts.append(
@@ -670,14 +677,13 @@ def performance_page() -> str:
         if run := runs.get("layers"):
             parts.append(f"## Layers of ResNet-18 and others, {model}\n\nRun `{run.run_id}`.\n\n")
             for images in run.record["networks"]["layers"]["sizes"][1:]:
-                table = markdown_table(layers, layer_rows(run, "layers", "gpu", "cold", "gpu", images))
+                table = markdown_table(LAYER_HEAD, layer_rows(run, "layers", "gpu", "cold", "gpu", images))
                 parts.append(f"At {images} images:\n\n{table}")
     for model, runs in newest_runs("cpu").items():
-        rows = {network: list(layer_rows(run, network, "cpu", "hot", "op")) for network, run in runs.items()}
-        if shown := {network: run for network, run in runs.items() if rows[network]}:
+        shown, table = layer_table(runs, "cpu", "hot", "op")
+        if shown:
             parts.append(f"## {model}\n\n{runs_sentence(shown)}")
-            parts.append("### Layers on the CPU\n\nTime of the call, repeated on the same buffers.\n\n")
-            parts.append(markdown_table(layers, [row for network in shown for row in rows[network]]))
+            parts.append(f"### Layers on the CPU\n\nTime of the call, repeated on the same buffers.\n\n{table}")
     archived = [catalog.open_run(path) for path in catalog.archived_paths(PROJECT / catalog.ARCHIVES)]
     parts += [pairs_section(run, device) for run in archived for device in ("gpu", "cpu")]
     streamed = [run for run in archived if not run.table(tables.STREAM_SHARDS).empty]

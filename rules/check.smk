@@ -7,7 +7,7 @@ rule check_variant:
         program=code_dependencies.program("check_variant.py"),
         modules=lambda wildcards: code_dependencies.inputs_for("check_variant.py", wildcards.device),
         variant=lambda wildcards: TARGETS.files_for(wildcards.variant),
-        problem=lambda wildcards: TARGETS.problem(wildcards.network),
+        problem=lambda wildcards: TARGETS.problem(wildcards.variant),
         images=lambda wildcards: TARGETS.images(wildcards.network, wildcards.device),
         labels=lambda wildcards: TARGETS.labels(wildcards.network, wildcards.device),
     output:

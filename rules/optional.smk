@@ -170,7 +170,7 @@ rule measure_precision:
         modules=code_dependencies.inputs_for("measure_precision.py", "gpu"),
         variant=lambda wildcards: TARGETS.files_for(wildcards.variant),
         baseline=lambda wildcards: TARGETS.files_for(PLAN.problem_baseline(wildcards.variant)),
-        problem=lambda wildcards: TARGETS.problem_of(wildcards.variant),
+        problem=lambda wildcards: TARGETS.problem(wildcards.variant),
     output:
         precision="results/parts/precision/{variant}.csv",
     log:

@@ -209,12 +209,8 @@ class Targets:
         """Source files of a variant."""
         return [from_project(path) for path in self.plan.variants[variant].files]
 
-    def problem(self, case_set: str) -> str:
-        """The file that says what results of a set of cases are right."""
-        return from_project(self.plan.config.case_set(case_set).problem.path)
-
-    def problem_of(self, variant: str) -> str:
-        """The same file of a variant's problem."""
+    def problem(self, variant: str) -> str:
+        """The file that says what results of a variant are right."""
         return from_project(self.plan.variants[variant].problem.path)
 
     def files_for(self, variant: str) -> list[str]:

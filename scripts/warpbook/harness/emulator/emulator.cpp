@@ -594,8 +594,9 @@ class Places {
 
     bool is_wanted() const
     {
+        if (which == ALL) return true;
         const bool of_some = place % ONE_OF == 0 || block_at(place, count) % row <= row / ONE_OF;
-        return which == ALL || of_some == (which == SOME);
+        return of_some == (which == SOME);
     }
     void end_chunk()
     {
@@ -617,6 +618,7 @@ public:
         if (looks) before = written();
     }
     bool are_left() const { return place < count; }
+    size_t reached() const { return place; }
     // The next; `alone` where no block waits for another.
     size_t take(bool alone)
     {
@@ -653,16 +655,14 @@ EMULATOR_UNWATCHED void run_grid(dim3 grid, dim3 block, size_t shared_bytes, voi
     std::deque<Waiting> waiting;
     const size_t fit = MULTIPROCESSORS * std::min(32u, 2048 / ((threads + WARP - 1) / WARP * WARP));
     Places places(run, grid.x, !sampled && !races::looks);
-    size_t begun = 0;
     while (places.are_left() || !waiting.empty()) {
-        if (races::looks && begun >= (stopped_counting ? 0 : LEAST_BLOCKS) && std::clock() > RACES_S * CLOCKS_PER_SEC) {
+        if (races::looks && places.reached() >= (stopped_counting ? 0 : LEAST_BLOCKS) && std::clock() > RACES_S * CLOCKS_PER_SEC) {
             stopped_counting = blocks_met;
             break;
         }
         const bool begins = places.are_left() && stacks.size() >= threads;
         if (begins) {
             const size_t b = block_at(places.take(waiting.empty()), blocks);
-            ++begun;
             blockIdx = {unsigned(b % grid.x), unsigned(b / grid.x % grid.y), unsigned(b / grid.x / grid.y)};
             begin_block();
         } else {

@@ -79,8 +79,7 @@ class BuildResults(EvidencePart):
 
     def _counted_occupancy(self, variant: str, kernel: str) -> float | None:
         """Theoretical occupancy of a kernel as the profiler read it, the least of any case; None where it did not."""
-        calls = (self._ev.counters.calls.get((variant, layer)) for layer in self._ev.layer_names)
-        launches = [launch for call in calls if call for launch in call.launches if launch.kernel == kernel]
+        launches = [launch for launch in self._ev.counters.launches(variant) if launch.kernel == kernel]
         read = [launch.values[THEORETICAL] for launch in launches if THEORETICAL in launch.values]
         return min(read) / 100 if read else None
 

@@ -8,7 +8,7 @@ import pandas as pd
 from warpbook.kernels.variants import Variant
 from warpbook.problems.problem import Case
 from warpbook.profiling import counters
-from warpbook.profiling.counters import CountedCall
+from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report.evidence.scope import EvidencePart
 from warpbook.runs import tables
 
@@ -42,6 +42,11 @@ class CounterValues(EvidencePart):
             for layer in self._ev.layers
             if (variant.name, layer.name) in self.calls
         ]
+
+    def launches(self, variant: str) -> list[CountedLaunch]:
+        """The counted launches of a variant on every layer."""
+        calls = (self.calls.get((variant, layer)) for layer in self._ev.layer_names)
+        return [launch for call in calls if call for launch in call.launches]
 
     @property
     def size(self) -> int:

@@ -217,8 +217,7 @@ class ProfileValues(EvidencePart):
             if launches:
                 traced = [launch for launch in launches if launch.name in among]
                 return max(traced, key=lambda launch: launch.total_ns).name if traced else ""
-        calls = (self._ev.counters.calls.get((variant, layer)) for layer in self._ev.layer_names)
-        counted = [launch for call in calls if call for launch in call.launches if launch.kernel in among]
+        counted = [launch for launch in self._ev.counters.launches(variant) if launch.kernel in among]
         longest = max(counted, key=lambda launch: launch.values.get(counters.DURATION, 0.0), default=None)
         return longest.kernel if longest else ""
 

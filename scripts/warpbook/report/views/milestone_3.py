@@ -128,22 +128,16 @@ def _beside_cpu(ev: Evidence, naive: Variant) -> HtmlTable | None:
         f"Op times on each {ev.case_word}: {on_cpu.name} on the CPU ({ev.device_name('cpu')}), {naive.name} on the GPU "
         f"({ev.device_name('gpu')}). Beside a time: half the width of its 95 % interval, and its number of samples.",
         numbers("Images", *columns),
-        tuple(
-            (
-                units.count(size),
-                *(
-                    cell
-                    for layer in ev.layer_names
-                    for cell in (
-                        cell_markup.time_cell(ev.times.op(on_cpu.name, layer, size)),
-                        cell_markup.time_cell(ev.times.op(naive.name, layer, size)),
-                        cell_markup.ratio_cell(ev.times.speedup(naive.name, layer, size, over=on_cpu.name)),
-                    )
-                ),
-            )
-            for size in reversed(ev.sizes)
-        ),
+        tuple(_beside_cpu_row(ev, on_cpu.name, naive.name, size) for size in reversed(ev.sizes)),
     )
+
+
+def _beside_cpu_row(ev: Evidence, on_cpu: str, naive: str, size: int) -> tuple[Cell, ...]:
+    row: list[Cell] = [units.count(size)]
+    for layer in ev.layer_names:
+        row += [cell_markup.time_cell(ev.times.op(name, layer, size)) for name in (on_cpu, naive)]
+        row.append(cell_markup.ratio_cell(ev.times.speedup(naive, layer, size, over=on_cpu)))
+    return tuple(row)
 
 
 def _figure(ev: Evidence, naive: Variant) -> Figure:

@@ -285,9 +285,10 @@ def draw_fresh(
         if shifted and array.shift and array.is_real:
             values *= SPREAD
             # In some rows one value is far above the others: no other keeps exponentials from overflowing.
-            lines = values.reshape(len(values), -1)[secrets.randbelow(4) :: 4]
+            lines = values.reshape(len(values), -1)[secrets.randbelow(min(4, len(values))) :: 4]
             lines -= array.shift
-            lines[:, secrets.randbelow(lines.shape[1])] += array.shift
+            for first in range(8):  # not all in one place: a kernel may take that one for the largest
+                lines[first::8, secrets.randbelow(lines.shape[1])] += array.shift
             benches.shift_rows(values, array.shift, secrets.randbelow(2))
 
 

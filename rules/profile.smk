@@ -12,6 +12,7 @@ rule trace_program:
         baseline=lambda wildcards: TARGETS.baseline_profile(**wildcards),
     output:
         activities="results/parts/activities/{tool}/gpu/{network}/{variant}.csv.gz",
+        sums="results/parts/profile_summaries/{tool}/gpu/{network}/{variant}.csv",
         profiles="results/parts/profiles/{tool}/gpu/{network}/{variant}.csv",
         reports=directory("results/parts/reports/{tool}/gpu/{network}/{variant}"),
     log:
@@ -27,7 +28,7 @@ rule trace_program:
         sizes=lambda wildcards: PLAN.profile_sizes(**wildcards),
         weights=lambda wildcards: PLAN.profile_weights(**wildcards),
         timeout=CONFIG.measuring.timeout_s,
-        rerun_on_columns=code_dependencies.column_types(tables.ACTIVITIES, tables.PROFILES),
+        rerun_on_columns=code_dependencies.column_types(tables.ACTIVITIES, tables.SUMMARIES, tables.PROFILES),
         rerun_on_device=PLAN.identity("gpu"),
     message:
         "Profiling {wildcards.variant} on {wildcards.network} with {wildcards.tool}"
@@ -36,7 +37,7 @@ rule trace_program:
             "python3 {input.program:q} --tool {wildcards.tool:q} --network {wildcards.network:q}"
             " --variant {wildcards.variant:q} --sizes {params.sizes:q} --weights {params.weights:q}"
             " --timeout {params.timeout:q} --correctness {input.correctness:q} --baseline {input.baseline:q} --out {output.activities:q}"
-            " --profiles {output.profiles:q} --reports {output.reports:q}"
+            " --sums {output.sums:q} --profiles {output.profiles:q} --reports {output.reports:q}"
         )
 
 

@@ -15,7 +15,7 @@ from warpbook.common.errors import UserError, exit_status
 from warpbook.common.supervision import VariantFailure
 from warpbook.machine import gpu_turn
 from warpbook.machine.host import require_target
-from warpbook.profiling import cupti_sqlite, importing, nsight
+from warpbook.profiling import cupti_sqlite, importing, nsight, profile_schema
 from warpbook.profiling.profile_schema import Profile
 from warpbook.runs import tables
 
@@ -25,9 +25,11 @@ SCRIPTS = Path(__file__).parent
 
 @dataclass(frozen=True)
 class ProfilerCapture:
-    """A program that a profiler watched: events as rows of ACTIVITIES, their number, the profiler's files."""
+    """A program that a profiler watched: events as rows of ACTIVITIES, their sums as rows of SUMMARIES, their number, the
+    profiler's files."""
 
     events: list[dict[str, Any]]
+    sums: list[dict[str, Any]]
     count: int
     output: str
     reports: list[Path]
@@ -72,11 +74,12 @@ class TracedProgram:
 
 
 def trace_by_cupti(program: TracedProgram) -> ProfilerCapture:
-    out, count = program.scratch / "events.csv", program.scratch / "count.txt"
+    out, sums, count = (program.scratch / name for name in ("events.csv", "sums.csv", "count.txt"))
     place = ["--variant", program.variant, "--network", program.network, "--size", str(program.size)]
-    limits: list[str | Path] = ["--at-most", str(EVENTS_MAX), "--out", out, "--count", count]
+    limits: list[str | Path] = ["--at-most", str(EVENTS_MAX), "--out", out, "--sums", sums, "--count", count]
     output = program.run(sys.executable, SCRIPTS / "trace_with_cupti.py", *place, *limits, *program.command[1:])
-    return ProfilerCapture(tables.ACTIVITIES.rows(out), int(count.read_text()), output, [])
+    events, sums_by_name = tables.ACTIVITIES.rows(out), tables.SUMMARIES.rows(sums)
+    return ProfilerCapture(events, sums_by_name, int(count.read_text()), output, [])
 
 
 def trace_by_nsys(program: TracedProgram) -> ProfilerCapture:
@@ -113,8 +116,10 @@ def trace_by_nvprof(program: TracedProgram) -> ProfilerCapture:
 def read_capture(program: TracedProgram, profile: Profile, output: str, reports: list[Path]) -> ProfilerCapture:
     """What a profiler's file holds."""
     rows_of = importing.combine({reports[0].name: profile}, program.variant, program.network, program.size)
-    count = len(profile.events) or sum(row["calls"] or 0 for row in profile.summaries)
-    return ProfilerCapture(rows_of.get(tables.ACTIVITIES, []), count, program_output(output), reports)
+    events = rows_of.get(tables.ACTIVITIES, [])
+    sums = rows_of.get(tables.SUMMARIES) or profile_schema.sums(profile.tool, events)
+    count = len(events) or sum(row["calls"] or 0 for row in sums)
+    return ProfilerCapture(events, sums, count, program_output(output), reports)
 
 
 def program_output(text: str) -> str:
@@ -144,11 +149,15 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, required=True)
     parser.add_argument("--correctness", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True, help="rows of ACTIVITIES")
+    parser.add_argument(
+        "--sums", type=Path, required=True, help="rows of SUMMARIES, of what has more events than are kept"
+    )
     parser.add_argument("--profiles", type=Path, required=True, help="rows of PROFILES")
     parser.add_argument("--reports", type=Path, required=True, help="folder for the profiler's own files")
     arguments = parser.parse_args()
     require_target(tool=arguments.tool)
     events: list[dict[str, Any]] = []
+    sums: list[dict[str, Any]] = []
     arguments.reports.mkdir(parents=True, exist_ok=True)
     failure = tables.first_failure(tables.CORRECTNESS.rows(arguments.correctness))
 
@@ -158,7 +167,7 @@ def main() -> None:
         """Profile the program at one size and keep its events and files; return the number of events."""
         place = {"tool": arguments.tool, "variant": arguments.variant, "network": arguments.network}
         place |= {"size": size, "weights": weights}
-        seen, state = ProfilerCapture([], 0, "", []), {"status": "ok", "reason": ""}
+        seen, state = ProfilerCapture([], [], 0, "", []), {"status": "ok", "reason": ""}
         began = time.perf_counter() - turn.waited_s
         with tempfile.TemporaryDirectory() as scratch:
             try:
@@ -168,6 +177,7 @@ def main() -> None:
                 program = TracedProgram(*of, arguments.timeout, Path(scratch), turn)
                 seen = TRACERS[arguments.tool](program)
                 if seen.count > EVENTS_MAX:
+                    sums.extend({**row, **place} for row in seen.sums)
                     reason = f"{seen.count} events, more than the {EVENTS_MAX} that a run keeps"
                     raise VariantFailure("refused", f"{reason}; see {reduce_events(size)} images")
                 events.extend({**event, **place} for event in seen.events)
@@ -197,6 +207,7 @@ def main() -> None:
             watch(turn, max(arguments.sizes), weights)
         turn.report_rows(watched_rows)
     tables.ACTIVITIES.write(events, arguments.out)
+    tables.SUMMARIES.write(sums, arguments.sums)
     tables.PROFILES.write(watched_rows, arguments.profiles)
     for row in watched_rows:
         if row["status"] != "ok":

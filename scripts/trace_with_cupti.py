@@ -1,7 +1,7 @@
 """Run a Python program with CUPTI's activity tracing on and write its events as rows of ACTIVITIES.
 
     python scripts/trace_with_cupti.py --variant direct --network fa18 --size 10 --at-most 20000 --out events.csv
-        --count count.txt PROGRAM [ARGUMENT ...]
+        --sums sums.csv --count count.txt PROGRAM [ARGUMENT ...]
 
 Runs the program in this process, as `nsys profile python PROGRAM` would in another.
 """
@@ -19,6 +19,7 @@ from cupti import cupti
 from warpbook.harness import preload
 from warpbook.machine import gpu_wait
 from warpbook.profiling.cupti_sqlite import demangle
+from warpbook.profiling.profile_schema import Sums
 from warpbook.runs import tables
 
 KINDS = (
@@ -83,24 +84,29 @@ def _row(activity: Any) -> dict[str, Any] | None:
     return None
 
 
-def trace(program: str, arguments: list[str], at_most: int) -> tuple[list[dict[str, Any]], int, int]:
-    """(events in order of start, how many there were, exit status); no events if more than `at_most`."""
+def trace(program: str, arguments: list[str], at_most: int) -> tuple[list[dict[str, Any]], Sums, int, int]:
+    """(events in order of start, their sums, how many there were, exit status); no events if more than `at_most`."""
     rows: list[dict[str, Any]] = []
+    sums = Sums()
     started: dict[int, tuple[int, str]] = {}  # by id: a range's first marker, until its second comes
     count = 0
 
     def store_activities(activities: list[Any]) -> None:
         nonlocal count
         count += len(activities)
-        for activity in activities if count <= at_most else []:
+        for activity in activities:
             if activity.kind != cupti.ActivityKind.MARKER:
-                rows.extend(filter(None, [_row(activity)]))
+                row = _row(activity)
             elif activity.id in started:
                 start_ns, name = started.pop(activity.id)
                 span = {"start_ns": start_ns, "end_ns": activity.timestamp}
-                rows.append({**NOTHING, "kind": "range", "name": name, **span})
+                row = {**NOTHING, "kind": "range", "name": name, **span}
             else:
                 started[activity.id] = activity.timestamp, str(activity.name)
+                row = None
+            if row:
+                sums.add(row)
+                rows.extend([row] if count <= at_most else [])
 
     cupti.activity_register_callbacks(lambda: (BUFFER_BYTES, 0), store_activities)
     for kind in KINDS:
@@ -117,13 +123,12 @@ def trace(program: str, arguments: list[str], at_most: int) -> tuple[list[dict[s
         for kind in KINDS:
             cupti.activity_disable(kind)
     rows.sort(key=lambda row: row["start_ns"])
-    return (rows if count <= at_most else []), count, status
+    return (rows if count <= at_most else []), sums, count, status
 
 
-def write(rows: list[dict[str, Any]], variant: str, network: str, size: int, out: Path) -> None:
+def write(rows: list[dict[str, Any]], place: dict[str, Any], out: Path) -> None:
     """Write a program's events, in order of start, as ACTIVITIES; times become those since the first event."""
     origin = rows[0]["start_ns"] if rows else 0
-    place = {"tool": "cupti", "variant": variant, "network": network, "size": size, "weights": ""}
     tables.ACTIVITIES.write(
         (
             {**row, **place, "event": number, "start_ns": row["start_ns"] - origin, "end_ns": row["end_ns"] - origin}
@@ -142,6 +147,7 @@ def main() -> int:
         "--at-most", type=int, required=True, help="most events to write; beyond that, only their count"
     )
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--sums", type=Path, required=True, help="where to write calls and times by name")
     parser.add_argument("--count", type=Path, required=True, help="where to write how many events there were")
     parser.add_argument("program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
@@ -149,10 +155,13 @@ def main() -> int:
     # Not in the program: CUPTI may ask CUDA for its devices. Before CUPTI is loaded no library may load its own.
     preload.import_packages()
     gpu_wait.wait()
-    rows, count, status = trace(arguments.program, arguments.arguments, arguments.at_most)
+    rows, sums, count, status = trace(arguments.program, arguments.arguments, arguments.at_most)
     if status:
         return status
-    write(rows, arguments.variant, arguments.network, arguments.size, arguments.out)
+    place = {"tool": "cupti", "variant": arguments.variant, "network": arguments.network}
+    place |= {"size": arguments.size, "weights": ""}
+    write(rows, place, arguments.out)
+    tables.SUMMARIES.write(({**row, **place} for row in sums.rows("cupti")), arguments.sums)
     arguments.count.write_text(f"{count}\n")
     return 0
 

@@ -1,10 +1,13 @@
 """Optimizations under the profiler, as the report shows them: what a run holds of them, and what it lacks."""
 
+import pandas as pd
 import pytest
 
 from warpbook.config.settings import TimelineSpec
+from warpbook.profiling import profile_schema
 from warpbook.report.views import profile_tables
 from warpbook.report.views.profile_tables import profile_places, program_profile
+from warpbook.runs import tables
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +44,21 @@ def test_a_weight_set_is_shown_apart_and_what_was_not_watched_is_said(view, ev, 
     assert low.total_ns == first.total_ns + 7 * first.calls
     low = program_profile(ev, ev.plan.variants["direct"], ev.largest, profile_places("m3", "low"), "low")
     assert low.problem == ""
+
+
+def test_of_a_program_with_too_many_events_the_sums_are_shown_at_the_size_named(
+    view, evidence_of, small_archive, monkeypatch
+):
+    ev, at_fewer = evidence_of(small_archive), view.programs[1].watched[0]
+    streams, rows_of = view.programs[1].name, ev.selection.at_sizes
+    sums = profile_schema.sums(ev.profiles.tracer, ev.profiles.events(streams, 1000).to_dict("records"))
+    place = {"variant": streams, "network": ev.network.name, "size": ev.largest, "weights": ""}
+    frame = pd.DataFrame([{**row, **place} for row in sums])
+    monkeypatch.setattr(ev.selection, "at_sizes", lambda table: frame if table is tables.SUMMARIES else rows_of(table))
+    (watched,) = profile_tables.profiled_programs_view(ev).programs[1].watched
+    assert not watched.problem and "10\u202f000 images" in watched.activities.caption
+    assert watched.activities.rows == at_fewer.activities.rows and watched.calls.rows == at_fewer.calls.rows
+    assert "more than the 25000 that a run keeps" in ev.profiles.events_problem(streams, ev.largest)
 
 
 def test_a_layer_that_was_not_watched_at_the_size_named_is_drawn_at_one_that_was_and_that_is_said(ev, monkeypatch):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -16,7 +17,7 @@ from small_run import derived
 from warpbook.common.files import PROJECT
 from warpbook.machine import available_profilers
 from warpbook.machine.cuda_devices import Device
-from warpbook.profiling import cupti_sqlite, nsight
+from warpbook.profiling import cupti_sqlite, nsight, profile_schema
 from warpbook.report import trace_layout
 from warpbook.report.evidence import layer_events
 from warpbook.report.trace_layout import CopyOverlap
@@ -80,7 +81,8 @@ def traced(
         [
             sys.executable, PROJECT / "scripts" / "trace_program.py", "--tool", tool, "--network", "fa18",
             "--variant", "direct", "--sizes", *map(str, sizes), "--timeout", str(timeout),
-            "--correctness", folder / "correctness.csv", "--out", folder / "a.csv", "--profiles", folder / "p.csv",
+            "--correctness", folder / "correctness.csv", "--out", folder / "a.csv",
+            "--sums", folder / "s.csv", "--profiles", folder / "p.csv",
             "--reports", folder / "reports", *(["--baseline", baseline] if baseline else []),
             *(["--weights", weights] if weights else []),
         ],
@@ -176,6 +178,13 @@ def test_a_program_with_too_many_events_is_watched_again_with_fewer_images(tmp_p
     assert refused["reason"].endswith("events, more than the 25000 that a run keeps; see 100 images")
     assert (kept["size"], kept["status"], kept["report"]) == (100, "ok", file.name)
     assert {row["size"] for row in events} == {100}
+    sums = tables.SUMMARIES.rows(tmp_path / "s.csv")
+    assert {row["size"] for row in sums} == {1000}  # of what is kept one by one there are no sums
+    (many, once) = (
+        {row["name"]: row for row in rows if row["kind"] == "kernel"}["conv_forward"]
+        for rows in (sums, profile_schema.sums("nsys", events))
+    )
+    assert (many["calls"], many["total_ns"]) == (2**13 * once["calls"], 2**13 * once["total_ns"])
     assert "no profile of direct at 1000 images" in printed
 
 
@@ -248,7 +257,28 @@ def test_events_that_cupti_saw_are_a_table_of_their_program_in_time_since_its_fi
     span = {"kind": "range", "name": "conv1 direct", "start_ns": 1_000, "end_ns": 1_500}
     kernel = {"kind": "kernel", "name": "conv_forward", "start_ns": 1_100, "end_ns": 1_400, "grid": "1x1x1"}
     rows = [{**cupti_program.NOTHING, **row} for row in (span, kernel)]
-    cupti_program.write(rows, "direct", "fa18", 10, tmp_path / "events.csv")
+    place = {"tool": "cupti", "variant": "direct", "network": "fa18", "size": 10, "weights": ""}
+    cupti_program.write(rows, place, tmp_path / "events.csv")
     frame = tables.ACTIVITIES.read(tmp_path / "events.csv")
     assert frame[["variant", "network", "size"]].drop_duplicates().to_numpy().tolist() == [["direct", "fa18", 10]]
     assert frame[["event", "start_ns", "end_ns"]].to_numpy().tolist() == [[0, 0, 500], [1, 100, 400]]
+
+
+def test_beyond_the_events_that_are_kept_cupti_s_are_summed(tmp_path, monkeypatch):
+    cupti_program = pytest.importorskip("trace_with_cupti", reason="cupti-python is not installed")
+    set_memory = SimpleNamespace(kind=cupti_program.cupti.ActivityKind.MEMSET, correlation_id=1, stream_id=7, bytes=4)
+    activities = [SimpleNamespace(start=time, end=time + 10, **vars(set_memory)) for time in range(0, 300, 100)]
+    callbacks = []
+    quiet = dict.fromkeys(["activity_enable", "activity_disable"], lambda kind: None)
+    quiet["activity_register_callbacks"] = lambda *given: callbacks.extend(given)
+    quiet["activity_flush_all"] = lambda flag: [callbacks[1](activities[:2]), callbacks[1](activities[2:])]
+    for name, call in quiet.items():
+        monkeypatch.setattr(cupti_program.cupti, name, call)
+    monkeypatch.setattr(sys, "argv", [])
+    (tmp_path / "program.py").write_text("raise SystemExit(0)")
+    for at_most, kept in [(3, 3), (2, 0)]:
+        callbacks.clear()
+        rows, sums, count, status = cupti_program.trace(str(tmp_path / "program.py"), [], at_most)
+        assert (len(rows), count, status) == (kept, 3, 0)
+        (row,) = sums.rows("cupti")
+        assert (row["kind"], row["calls"], row["total_ns"], row["min_ns"]) == ("memset", 3, 30, 10)

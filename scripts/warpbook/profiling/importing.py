@@ -259,7 +259,7 @@ def combine(
         for number, row in enumerate(rows):
             times = {"start_ns": row["start_ns"] - origin_ns, "end_ns": row["end_ns"] - origin_ns}
             events.append({"tool": tool, **place, "size": size, "weights": "", "event": number, **row, **times})
-        summaries += [{**row, **place, "size": size} for profile in of_tool for row in profile.summaries]
+        summaries += [{**row, **place, "size": size, "weights": ""} for profile in of_tool for row in profile.summaries]
         before = 0
         for profile in of_tool:
             launches = [row["launch"] for row in profile.counters]

@@ -425,24 +425,40 @@ def summary_rows(tool: str, share_of: str, rows: Iterable[SumRow], kind: str = "
     ]
 
 
+class Sums:
+    """Calls and times of events by kind and name, which need not be kept for it."""
+
+    def __init__(self) -> None:
+        self._merged: dict[tuple[str, str], tuple[int, int, int, int]] = {}
+
+    def add(self, event: Row) -> None:
+        kind, name, length = event["kind"], event["name"], event["end_ns"] - event["start_ns"]
+        calls, total, least, most = self._merged.get((kind, name), (0, 0, length, length))
+        self._merged[kind, name] = (calls + 1, total + length, min(least, length), max(most, length))
+
+    def rows(self, tool: str) -> list[Row]:
+        """Rows of SUMMARIES; shares are of each `activity_group`."""
+        rows: list[Row] = []
+        for share_of in ("gpu", "api", "range"):
+            within = [(key, of) for key, of in self._merged.items() if activity_group(key[0]) == share_of]
+            whole = sum(total for _, (_, total, _, _) in within)
+            for number, ((kind, name), (calls, total, least, most)) in enumerate(
+                sorted(within, key=lambda g: -g[1][1])
+            ):
+                rows.append(
+                    {"tool": tool, "share_of": share_of, "row": number, "kind": kind, "name": name,
+                     "share_percent": 100 * total / whole if whole else None, "total_ns": total, "calls": calls,
+                     "avg_ns": total / calls, "min_ns": least, "max_ns": most}
+                )  # fmt: skip
+        return rows
+
+
 def sums(tool: str, events: Iterable[Row]) -> list[Row]:
     """Rows of SUMMARIES from events; shares are of each `activity_group`."""
-    merged: dict[tuple[str, str], tuple[int, int, int, int]] = {}
-    for row in events:
-        kind, name, length = row["kind"], row["name"], row["end_ns"] - row["start_ns"]
-        calls, total, least, most = merged.get((kind, name), (0, 0, length, length))
-        merged[kind, name] = (calls + 1, total + length, min(least, length), max(most, length))
-    rows: list[Row] = []
-    for share_of in ("gpu", "api", "range"):
-        groups_of = [(key, of) for key, of in merged.items() if activity_group(key[0]) == share_of]
-        whole = sum(total for _, (_, total, _, _) in groups_of)
-        for number, ((kind, name), (calls, total, least, most)) in enumerate(sorted(groups_of, key=lambda g: -g[1][1])):
-            rows.append(
-                {"tool": tool, "share_of": share_of, "row": number, "kind": kind, "name": name,
-                 "share_percent": 100 * total / whole if whole else None, "total_ns": total, "calls": calls,
-                 "avg_ns": total / calls, "min_ns": least, "max_ns": most}
-            )  # fmt: skip
-    return rows
+    found = Sums()
+    for event in events:
+        found.add(event)
+    return found.rows(tool)
 
 
 def activity_group(kind: str) -> str:

@@ -244,12 +244,13 @@ COUNTERS = Table(
 SUMMARIES = Table(
     "profile_summaries.csv",
     "one line of a profile that holds sums, not events",
-    ("tool", "variant", "network", "size", "share_of", "row"),
+    ("tool", "variant", "network", "size", "weights", "share_of", "row"),
     {
         "tool": text("profiler that printed it"),
         "variant": _VARIANT,
         "network": _NETWORK,
         "size": _SIZE,
+        "weights": _WATCHED_WEIGHTS,
         "share_of": text(
             "what the shares are of: gpu (kernels, copies and sets), kernels, copies (and sets), api or range"
         ),
@@ -265,8 +266,9 @@ SUMMARIES = Table(
         "min_ns": whole_or_none("shortest call", COUNT),
         "max_ns": whole_or_none("longest call", COUNT),
     },
+    optional=True,
 )
-"""Not among RUN_TABLES: these sums are imported; a run of this project keeps the events."""
+"""Of imported profiles, and of programs with more events than a run keeps one by one."""
 
 SANITIZER = Table(
     "sanitizer.csv",
@@ -449,7 +451,7 @@ STREAMS = Table(
 
 RUN_TABLES = (
     BUILDS, CORRECTNESS, SAMPLES, OP_TIMES, PROGRAMS, PROFILES,
-    ACTIVITIES, COUNTERS, SANITIZER, ATTACKS, PAIRS, SWEEP, PRECISION, JOBS, STREAM_SHARDS,
+    ACTIVITIES, SUMMARIES, COUNTERS, SANITIZER, ATTACKS, PAIRS, SWEEP, PRECISION, JOBS, STREAM_SHARDS,
 )  # fmt: skip
 
 

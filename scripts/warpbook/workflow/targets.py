@@ -117,7 +117,7 @@ class Targets:
     def parts(self) -> list[str]:
         """All that a run's tables are put together from but the builds. What the run cited for a GPU's figures found
         right on a GPU is not emulated for it."""
-        traced = [*self.activities, *self.profiles]
+        traced = [*self.activities, *self.profile_sums, *self.profiles]
         whole = WholeNetworks(self.plan).parts if self.on_gpu else []
         timed = [*self.samples, *self.programs, *whole]
         known = set() if self.on_gpu else {
@@ -192,6 +192,10 @@ class Targets:
     @property
     def activities(self) -> list[str]:
         return [f"{PARTS}/activities/{traced}.csv.gz" for traced in self._traced_places]
+
+    @property
+    def profile_sums(self) -> list[str]:
+        return [f"{PARTS}/profile_summaries/{traced}.csv" for traced in self._traced_places]
 
     @property
     def profiles(self) -> list[str]:

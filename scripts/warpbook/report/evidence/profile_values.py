@@ -139,7 +139,19 @@ class ProfileValues(EvidencePart):
     @cached_method
     def rows(self, variant: str, size: int, kinds: tuple[str, ...], weights: str = "") -> list[ProfileRow]:
         """A profile's rows by name, longest first: GPU_KINDS or API_KINDS."""
-        return self.sum_by_name(self.events(variant, size, weights=weights), kinds)
+        sums = self._sums(variant, size, weights)
+        if sums.empty:
+            return self.sum_by_name(self.events(variant, size, weights=weights), kinds)
+        of_kinds = sums[sums.kind.isin(kinds)].sort_values("total_ns", ascending=False)
+        columns: Any = of_kinds[["name", "total_ns", "calls", "avg_ns", "min_ns", "max_ns"]]
+        whole = of_kinds.total_ns.sum()
+        return [ProfileRow(name, total / whole, total, *rest) for name, total, *rest in columns.itertuples(index=False)]
+
+    def _sums(self, variant: str, size: int, weights: str) -> pd.DataFrame:
+        """Rows of SUMMARIES of a program that had more events than a run keeps; none where it has its events."""
+        every = self._ev.selection.at_sizes(tables.SUMMARIES)
+        of_it = (every.tool == self.tracer) & (every.variant == variant) & (every["size"] == size)
+        return every[of_it & (every.weights == weights)]
 
     @staticmethod
     def sum_by_name(frame: pd.DataFrame, kinds: tuple[str, ...]) -> list[ProfileRow]:
@@ -163,7 +175,11 @@ class ProfileValues(EvidencePart):
         return list(dict.fromkeys(name for frame in frames for name in frame[frame.kind == "kernel"].name.unique()))
 
     def problem(self, variant: str, size: int, weights: str = "") -> str:
-        """Why there is no profile of a program; empty when there is one."""
+        """Why there is no profile of a program; empty when there is one, of single events or of sums."""
+        return "" if not self._sums(variant, size, weights).empty else self.events_problem(variant, size, weights)
+
+    def events_problem(self, variant: str, size: int, weights: str = "") -> str:
+        """Why a run holds no single events of a program; empty when it does."""
         if not self.events(variant, size, weights=weights).empty:
             return ""
         asked = self._watched[(self._watched.variant == variant) & (self._watched["size"] == size)]

@@ -27,7 +27,7 @@ def _profiled(ev: Evidence) -> list[tuple[int, str, str]]:
 
 
 def _kernel(ev: Evidence, naive: Variant) -> View:
-    first, unprofiled = ev.layer_names[0], ev.profiles.problem(naive.name, ev.largest)
+    first, unprofiled = ev.layer_names[0], ev.profiles.events_problem(naive.name, ev.largest)
     call, copied = (ev.times.op(naive.name, first, ev.largest, kind=kind) for kind in ("op", "layer"))
     why_no_cpu = ev.problems.why_no_cpu
     return View(

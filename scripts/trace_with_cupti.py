@@ -43,7 +43,7 @@ _VERSION = re.compile(r"_v\d{4,}(_pt(sz|ds))?$")
 BUFFER_BYTES = 8 << 20
 NOTHING = {
     "stream": None, "correlation": None, "grid": "", "block": "", "registers": None, "shared_bytes": None,
-    "bytes": None,
+    "static_shared_bytes": None, "bytes": None,
 }  # fmt: skip
 
 
@@ -75,6 +75,7 @@ def _row(activity: Any) -> dict[str, Any] | None:
             "block": f"{activity.block_x}x{activity.block_y}x{activity.block_z}",
             "registers": activity.registers_per_thread,
             "shared_bytes": activity.static_shared_memory + activity.dynamic_shared_memory,
+            "static_shared_bytes": activity.static_shared_memory,
         }
     if kind == cupti.ActivityKind.MEMCPY:
         copy = _COPIES.get(activity.copy_kind, "memcpy_other")

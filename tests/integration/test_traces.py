@@ -20,6 +20,7 @@ from warpbook.machine.cuda_devices import Device
 from warpbook.profiling import cupti_sqlite, nsight, profile_schema
 from warpbook.report import trace_layout
 from warpbook.report.evidence import layer_events
+from warpbook.report.evidence.profile_values import ProfileValues
 from warpbook.report.trace_layout import CopyOverlap
 from warpbook.runs import catalog, tables
 
@@ -282,3 +283,19 @@ def test_beyond_the_events_that_are_kept_cupti_s_are_summed(tmp_path, monkeypatc
         assert (len(rows), count, status) == (kept, 3, 0)
         (row,) = sums.rows("cupti")
         assert (row["kind"], row["calls"], row["total_ns"], row["min_ns"]) == ("memset", 3, 30, 10)
+
+
+def test_shared_memory_is_told_in_its_parts_where_a_trace_or_a_build_knows_them(exported):
+    events = pd.DataFrame(cupti_sqlite.read(exported, "its").events)
+    kernels = events[events.kind == "kernel"].assign(shared_bytes=5000)
+    of_trace = kernels.assign(static_shared_bytes=904)
+    for frame, built, parts in [
+        (of_trace, {"conv_forward": 100}, (904, 4096)),
+        (kernels.assign(static_shared_bytes=None), {"conv_forward": 100}, (100, 4900)),
+        (kernels.assign(static_shared_bytes=None), {}, (None, None)),
+        (kernels.assign(shared_bytes=0, static_shared_bytes=None), {}, (0, 0)),
+        (kernels.assign(shared_bytes=None, static_shared_bytes=None), {}, (None, None)),
+    ]:
+        (launches, *_) = [one for one in ProfileValues.group_launches(frame, built) if one.name == "conv_forward"]
+        assert (launches.static_bytes, launches.dynamic_bytes) == parts
+    assert {*events[events.kind == "kernel"].static_shared_bytes} == {0, 8320}  # as the export has it

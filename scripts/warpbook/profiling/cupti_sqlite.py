@@ -34,6 +34,7 @@ _KERNEL = {
     "block": "printf('%dx%dx%d', blockX, blockY, blockZ)",
     "registers": "CAST(registersPerThread AS INTEGER)",
     "shared_bytes": "CAST(staticSharedMemory + dynamicSharedMemory AS INTEGER)",
+    "static_shared_bytes": "CAST(staticSharedMemory AS INTEGER)",
 }
 
 

@@ -249,7 +249,7 @@ def activity_kind(name: str, api: bool) -> str:
 
 def event(kind: str, name: str, start: int, end: int, **details: Any) -> Row:
     """A row of events; what `details` (stream, correlation, grid, ...) does not give is empty."""
-    nothing = dict.fromkeys(("stream", "correlation", "registers", "shared_bytes", "bytes"))
+    nothing = dict.fromkeys(("stream", "correlation", "registers", "shared_bytes", "static_shared_bytes", "bytes"))
     return {"kind": kind, "name": name, "start_ns": start, "end_ns": end, "grid": "", "block": "", **nothing, **details}
 
 
@@ -299,6 +299,7 @@ def traced_event(cells: Mapping[str, tuple[str, str]], kilo: int) -> Row:
         block=extent("block"),
         registers=number("registers"),
         shared_bytes=None if static is None or dynamic is None else static + dynamic,
+        static_shared_bytes=static,
         bytes=size("bytes"),
     )
 

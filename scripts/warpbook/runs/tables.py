@@ -195,6 +195,7 @@ ACTIVITIES = Table(
         "block": text("threads of a block"),
         "registers": whole_or_none("registers of a thread", COUNT),
         "shared_bytes": whole_or_none("shared memory of a block, static and dynamic", COUNT),
+        "static_shared_bytes": whole_or_none("the static part of it; empty where it is not known", COUNT, later=True),
         "bytes": whole_or_none("bytes copied or set", COUNT),
     },
     ascending=("start_ns", "end_ns"),

@@ -90,10 +90,10 @@ class BuildResults(EvidencePart):
         sizes = reversed(self._ev.sizes)  # the largest that was traced
         by_size = (self._ev.profiles.launches(row.variant, size) for size in sizes)
         traced = [launch for launch in next(filter(None, by_size), []) if launch.name == row.kernel]
-        if traced:
-            main = max(traced, key=lambda launch: launch.total_ns)
+        main = max(traced, key=lambda launch: launch.total_ns, default=None)
+        if main and main.shared_bytes is not None:
             threads = math.prod(int(extent) for extent in main.block.split("x"))
-            return occupancy.occupancy(row.arch, threads, int(row.registers), int(main.shared_bytes))
+            return occupancy.occupancy(row.arch, threads, int(row.registers), main.shared_bytes)
         variant = self._ev.plan.variants[row.variant]
         block = variant.header.block
         if block is None or variant.header.shared_bytes or row.kernel != variant.kernel.partition("<")[0]:

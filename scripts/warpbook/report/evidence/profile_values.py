@@ -79,7 +79,7 @@ class ProfileRow:
 
 @dataclass(frozen=True)
 class KernelLaunches:
-    """Launches of one kernel of a profiled program in one shape. static_bytes: None for others' kernels."""
+    """Launches of one kernel of a profiled program in one shape; None: not known."""
 
     name: str
     grid: str
@@ -89,7 +89,7 @@ class KernelLaunches:
     registers: Any  # pandas.NA where the profiler does not say
     static_bytes: int | None
     dynamic_bytes: int | None
-    shared_bytes: Any
+    shared_bytes: int | None
 
 
 class ProfileValues(EvidencePart):
@@ -196,13 +196,18 @@ class ProfileValues(EvidencePart):
 
     @staticmethod
     def group_launches(frame: pd.DataFrame, static: "pd.Series[Any] | dict[str, int]") -> list[KernelLaunches]:
-        """Kernel launches of some events, grouped by kernel, grid and block. static: the kernels' static shared memory."""
+        """Kernel launches of some events, grouped by kernel, grid and block. static: the kernels' static shared memory, where
+        the events do not say it."""
         events = frame[frame.kind == "kernel"]
         rows = []
         shapes: Iterable[Any] = events.groupby(["name", "grid", "block"], sort=False)
         for (name, grid, block), group in shapes:
-            total = group.shared_bytes.iloc[0]
-            compiled = int(static[name]) if name in static else None
+            total, part = (
+                None if pd.isna(column.iloc[0]) else int(column.iloc[0])
+                for column in (group.shared_bytes, group.static_shared_bytes)
+            )
+            if part is None:
+                part = 0 if total == 0 else int(static[name]) if name in static else None
             rows.append(
                 KernelLaunches(
                     name=name,
@@ -211,8 +216,8 @@ class ProfileValues(EvidencePart):
                     calls=len(group),
                     total_ns=int((group.end_ns - group.start_ns).sum()),
                     registers=group.registers.iloc[0],
-                    static_bytes=compiled,
-                    dynamic_bytes=int(total) - compiled if compiled is not None and pd.notna(total) else None,
+                    static_bytes=part,
+                    dynamic_bytes=None if total is None or part is None else total - part,
                     shared_bytes=total,
                 )
             )

@@ -112,7 +112,7 @@ def _launches(ev: Evidence, naive: Variant) -> HtmlTable | None:
     return launch_table(
         "m3-kernel-table",
         f"Kernels of the program with {naive.name} at {units.count(ev.largest)} images, in order of first launch. "
-        "Registers: of a thread. Shared memory: of a block; –: not our kernel, so its static shared memory is unknown.",
+        "Registers: of a thread. Shared memory: of a block; –: not known.",
         launches,
     )
 

@@ -109,10 +109,14 @@ def test_a_slowdown_of_the_machine_is_no_fault_of_a_kernel_that_could_be_mended(
 
 
 def test_times_refused_for_a_busy_machine_are_told_once_with_what_measures_them_again(without_figures):
-    often = "none of 2 samples is a figure: other programs kept the CPU busy (tolerated_load in config.yaml); close them"
+    often = (
+        "none of 2 samples is a figure: other programs kept the CPU busy (tolerated_load in config.yaml); close them"
+    )
     said = without_figures({"10": ("refused", often), "100": ("refused", often.replace("2", "41"))})
     (line,) = (line for line in said if "kept the CPU busy" in line)
-    assert line.startswith("  left out: some times of shared_input (refused: other programs kept the CPU busy); to measure")
+    assert line.startswith(
+        "  left out: some times of shared_input (refused: other programs kept the CPU busy); to meas"
+    )
     assert " report --forcerun measure_variant run_program --config study=fa18" in line
 
 

@@ -171,14 +171,20 @@ def _ratio_words(ev: Evidence, best: Variant, other: Variant) -> str:
 
 
 def _correctness_sentence(ev: Evidence, best: Variant) -> str:
+    """Of the best kernel, and of those that are faster on a case of their own."""
     mine = ev.checks.for_variant(best.name)
     if mine is None:
         return ""
-    words = f"{'Yes' if mine.passed == mine.tests else 'No'}: {best.stem} passes {mine.passed} of {mine.tests} tests against float64"
+    mixed = {one.name: one.stem for one in ev.ranking.composite.values() if one != best}
+    others = [(stem, tally) for name, stem in mixed.items() if (tally := ev.checks.for_variant(name))]
+    right = all(tally.passed == tally.tests for tally in (mine, *(tally for _, tally in others)))
+    words = f"{'Yes' if right else 'No'}: {best.stem} passes {mine.passed} of {mine.tests} tests against float64"
+    words += "".join(f", {name} {tally.passed} of {tally.tests}" for name, tally in others)
     if mine.labels is None:
         return words
     wrong = "none" if mine.labels == 0 else units.count(mine.labels)
-    return f"{words}, and {wrong} of its {units.count(ev.largest)} labels differ{'s' if mine.labels < 2 else ''}"
+    whose = f"{best.stem}'s" if others else "its"
+    return f"{words}, and {wrong} of {whose} {units.count(ev.largest)} labels differ{'s' if mine.labels < 2 else ''}"
 
 
 def _program_sentence(ev: Evidence, best: Variant) -> str:

@@ -179,8 +179,8 @@ def test_a_claim_about_memory_traffic_is_judged_against_the_memory_bound_and_say
     assert figure.after == pytest.approx(ev.times.op("fp16x3_mma", layer.name, size, "gpu").value / bound_ms)
     assert judged.verdict == "refuted"  # over the other bound it would have held
     assert figure.after > 1.5 > figure.after * bound_ms / ev.times.fp32_bound_ms(layer, size)
-    assert claims_view.verdict_values(judged) == f"conv1 {units.ratio(figure.after)} the bound of memory bandwidth"
-    assert claims_view.claim_words(judged.claim).startswith("GPU time over the memory bound: at most 1.50×")
+    assert claims_view.verdict_values(judged) == f"conv1 {units.ratio(figure.after)} the time of a copy of its bytes"
+    assert claims_view.claim_words(judged.claim).startswith("GPU time over that of a copy of its bytes: at most 1.50×")
 
 
 def test_a_time_over_the_fp32_bound_says_what_makes_the_bound_on_each_layer(ev):

@@ -352,6 +352,23 @@ def test_the_first_gpu_kernel_is_shown_at_each_size_with_its_distance_from_each_
     assert limit.bound_by in ("memory bandwidth", "FP32 arithmetic")
 
 
+def test_a_rough_published_time_makes_a_gain_with_one_of_the_same_sentence_alone(study):
+    ev = study("fa18")
+    first = ev.published.iloc[0].to_dict() | {"quantity": "op_ms", "layer": "conv1", "size": "", "note": "weights: low"}
+    before = first | {"variant": "direct", "value": 2500.0, "printed": "2.5 s", "where": "first change"}
+    after = first | {"variant": "constant_weights", "value": 300.0, "printed": "~300 ms", "where": "second change"}
+
+    def gains(*rows):
+        ev.published = pd.DataFrame(rows)
+        return published_comparison.published_comparison_view(ev).gains
+
+    assert gains(before, after) is None
+    assert gains(before | {"printed": "~2.5 s"}, after | {"printed": "300 ms"}) is None
+    assert gains(before, after | {"printed": "300 ms"}).rows[0][-2] == "8.33×"
+    table = gains(before, after | {"where": "first change"})
+    assert (column(table, "Weights"), column(table, "Published gain")) == (["low"], ["8.33×"])
+
+
 def test_published_figures_stand_beside_ours_and_contributions_are_the_configuration_s(study):
     ev = study("fa18")
     view, table = published_comparison.published_comparison_view(ev), published_comparison.full_published_table(ev)

@@ -21,7 +21,7 @@ from warpbook.problems.problem import Problem
 TIMES = {"op_time": "op time", "gpu_time": "GPU time"}  # quantities that have samples, and so intervals
 RATIOS = {
     "times_bound": "GPU time over the FP32 bound",
-    "times_memory_bound": "GPU time over the memory bound",
+    "times_memory_bound": "GPU time over that of a copy of its bytes",
     "fp32_peak_share": "rate of useful operations over the FP32 peak",
     "fma_share": "FP32 multiply-adds among all instructions",
 }

@@ -25,7 +25,7 @@ COUNTED = 0.02  # what a count may miss its amount by, and what a counter moves 
 class ClaimValue:
     """One figure that a claim rests on. size: 0 where it does not depend on one; amount: before and after, or the
     variant's own after None; sized: whether its size is told; than: the figure that it is compared with; claimed: the count that it was to move by;
-    bound: what makes the bound that a time is told over."""
+    bound: what a time is told over."""
 
     layer: str
     size: int
@@ -224,7 +224,8 @@ class ClaimVerdicts(EvidencePart):
             assert self._ev.gpu is not None  # whence the bound is
             peak = self._ev.gpu["peak_gflop_per_s"]["fp32"]
             return ClaimValue(layer.name, size, None, layer.at(size).flops / time.value / 1e6 / peak)
-        bound = "memory bandwidth" if of_memory else self._ev.times.limiting_resource(layer, size)
+        of_what = self._ev.times.limiting_resource(layer, size)
+        bound = "the time of a copy of its bytes" if of_memory else f"the bound of {of_what}"
         return ClaimValue(layer.name, size, None, time.value / bound_ms, bound=bound)
 
     def _error(self, _quantity: str, variant: Variant, over: str, *_: Any) -> ClaimValue:

@@ -189,7 +189,7 @@ def verdict_values(judged: JudgedClaim) -> str:
 def _figure(claim: Claim, figure: ClaimValue) -> str:
     than = f", on {_place(claim, figure.than)} {_change(figure.than)}" if figure.than else ""
     if claim.value is not None or figure.change is None:
-        over = f" the bound of {figure.bound}" if figure.bound else ""
+        over = f" {figure.bound}" if figure.bound else ""
         return f"{_place(claim, figure)} {_amount(claim, figure.after)}{over}".strip()
     if claim.quantity in TIMES or figure.before is None:
         return f"{_place(claim, figure)} {_change(figure)}{than}".strip()

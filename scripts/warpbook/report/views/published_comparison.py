@@ -51,36 +51,39 @@ def _is_in_report(ev: Evidence, table: HtmlTable) -> bool:
 def _gains(ev: Evidence) -> HtmlTable | None:
     """What each published variant gained over the nearest that it builds on, and where a library was timed too its share of
     that one's speed: ratios within one machine, which two machines can be compared by. None where we have none of them."""
-    found: dict[tuple[str, str, str, str, int], tuple[Cell, ...]] = {}
+    found: dict[tuple[str, str, str, str, str, int], tuple[Cell, ...]] = {}
     table, measured = ev.published, False
     times = table[table.quantity.isin(TIMES) & table.layer.isin([*ev.layer_names, "both"])]
     rows: list[Any] = list(times.itertuples())
     libraries = {row.layer: row.variant for row in rows if _is_library(ev, row.variant)}
     same = ["quantity", "layer", "size", "weights"]
     times = times.assign(weights=times.note.str.extract("weights: (high|low)", expand=False).fillna(""))
+    rough = times.printed.str.startswith("~")
     row: Any
     for row in times[times.variant.isin(list(ev.plan.variants))].itertuples():
         alike = times[(times[same] == [getattr(row, name) for name in same]).all(axis=1)]
+        # A rough figure is comparable with what the same sentence tells of the step before alone.
+        alike = alike[(alike["where"] == row.where) | ~(rough[alike.index] | row.printed.startswith("~"))]
         over = next((name for name in _predecessors(ev, row.variant) if (alike.variant == name).any()), "")
         if not over:
             continue
         bases = alike[alike.variant == over]
         beside = bases[bases["where"] == row.where]
         published = (beside if len(beside) else bases).iloc[0].value / row.value
-        key = (row.variant, over, row.quantity, row.layer, _own_size(ev, row))
-        ours = _own_gain(ev, *key)
+        place = (row.variant, over, row.quantity, row.layer, _own_size(ev, row))
+        ours = _own_gain(ev, *place)
         measured |= ours is not None
         cells: tuple[Cell, ...] = (units.ratio(published), cell_markup.speedup_cell(ours))
         if libraries:
             cells += _library_shares(ev, row, alike[alike.variant == libraries.get(row.layer)])
-        found.setdefault(key, cells)
+        found.setdefault((row.weights, *place), cells)
     if not measured:
         return None
-    quantities, layers = ({place[end] for place in found} for end in (2, 3))
+    weights, quantities, layers = ({place[end] for place in found} for end in (0, 3, 4))
     our_sizes = {size for *_, size in found}
     alone = not ev.is_network and len(quantities) == len(layers) == len(our_sizes) == 1
     columns = (
-        *words("Variant", "Over", *["Time", ev.case_word.capitalize()] * (not alone)),
+        *words("Variant", "Over", *["Weights"] * (weights != {""}), *["Time", ev.case_word.capitalize()] * (not alone)),
         *numbers(*[ev.size_word if ev.is_network else "Our size"] * (not alone), "Published gain", "Ours"),
         *numbers(*["Published over the library", "Ours over the fastest"] * bool(libraries)),
     )
@@ -96,8 +99,14 @@ def _gains(ev: Evidence) -> HtmlTable | None:
         f"two separate jobs.{ON_DEVICE * ('kernel_ms' in quantities)}",
         columns,
         tuple(
-            (_stem(variant), _stem(over), *([QUANTITIES[quantity], layer, units.count(size)] * (not alone)), *cells)
-            for (variant, over, quantity, layer, size), cells in found.items()
+            (
+                _stem(variant),
+                _stem(over),
+                *[used or "not stated"] * (weights != {""}),
+                *([QUANTITIES[quantity], layer, units.count(size)] * (not alone)),
+                *cells,
+            )
+            for (used, variant, over, quantity, layer, size), cells in found.items()
         ),
         "dense" if libraries else "",
     )

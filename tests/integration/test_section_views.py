@@ -173,9 +173,17 @@ def test_a_study_that_ends_with_the_framework_has_its_times_and_accuracy_in_the_
     assert study("fa18-m1").frameworks_alone and not study().frameworks_alone
     assert [fact.label.split(",")[0] for fact in view.facts] == ["The framework on the CPU", "On the GPU", "Accuracy"]
     assert view.facts[2].value == "0.8970"
-    assert view.facts[1].value.endswith("\u202fs") and " in s, whole program" in view.facts[1].detail
+    assert view.facts[1].value.endswith("\u202fs") and re.match(r"runs in s: .*; whole program", view.facts[1].detail)
     assert view.facts[2].detail == "of 10\u202f000 test images; the same on both"
     assert view.kernels is None
+    ev = study("fa18-m1")
+    cpu_s, gpu_s = (
+        ev.programs.runs(ev.programs.framework(device).name, ev.largest).elapsed_s.median() for device in ("cpu", "gpu")
+    )
+    slower = (
+        f"{units.significant(max(cpu_s, gpu_s) / min(cpu_s, gpu_s), 2)} times as {'long' if gpu_s > cpu_s else 'fast'}"
+    )
+    assert slower in view.compared and f"Of its {units.seconds(gpu_s)}\u202fs, API calls take" in view.compared
 
     on_cpu, on_gpu, accuracy = summary.summary_view(study("fa18-m1", cpu="none")).facts
     assert on_cpu.detail == "not measured: the configuration asks for no CPU times (cpu: none)"

@@ -104,7 +104,7 @@ class Scope:
     def published(self) -> pd.DataFrame:
         """What the report that the study follows stated, a row for each figure; no row where there is none."""
         path = find_file(f"{self.name}.csv", both_folders("reports/published"))
-        columns = ["quantity", "variant", "layer", "size", "value", "where", "note"]
+        columns = ["quantity", "variant", "layer", "size", "value", "printed", "where", "note"]
         texts = pd.read_csv(path, dtype=str, keep_default_na=False) if path.exists() else pd.DataFrame(columns=columns)
         return texts.assign(value=texts.value.astype(float))
 

@@ -53,9 +53,10 @@ def op_times(ev: Evidence) -> str:
 
 
 def axis_end(times: list[float]) -> float:
-    """Where an axis of times ends: behind the slowest and its number, or the next where that is FAR behind."""
+    """Where an axis of times ends: behind the slowest and its number, or, of several others, the next where that is FAR
+    behind."""
     slowest, *others = sorted(times, reverse=True)
-    return 1.22 * (others[0] if others and slowest > FAR * others[0] else slowest)
+    return 1.22 * (others[0] if len(others) > 1 and slowest > FAR * others[0] else slowest)
 
 
 def times_by_size(ev: Evidence, variants: list[Variant], bound: bool) -> str:

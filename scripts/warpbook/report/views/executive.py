@@ -188,11 +188,11 @@ def _correctness_sentence(ev: Evidence, best: Variant) -> str:
 
 
 def _program_sentence(ev: Evidence, best: Variant) -> str:
-    """What the best kernel does to the whole program; empty where no program was run with it and with the naive one."""
+    """What the best kernel does to the whole program; empty where no program was run with it or with the naive one."""
     naive, shares, each = ev.ranking.naive, list[float](), list[str]()
-    if naive is None or naive == best:
+    if naive is None:
         return ""
-    for one in (naive, best):
+    for one in (naive, best) if naive != best else (best,):
         found, op = ev.programs.runs(one.name, ev.largest), ev.times.total(one.name, ev.largest)
         if found.empty or op is None:
             return ""
@@ -202,7 +202,7 @@ def _program_sentence(ev: Evidence, best: Variant) -> str:
         whole = "" if each else " of the whole program"
         each.append(f"{share}{whole} ({units.time(whole_ms, 3)}, n\u202f{len(found)}) with {one.stem}")
     whole = _whole_network_sentence(ev, best)
-    so = ": its start, its data and other layers take the rest" if max(shares) < NOTABLE else ""
+    so = ": too little to change its time measurably" if max(shares) < NOTABLE else ""
     return f"The convolutions take {units.join_all(each)}{so}{whole and f'. {whole}'}"
 
 
@@ -230,8 +230,10 @@ def _next_sentence(ev: Evidence, best: Variant) -> str:
         fused = ev.networks.fastest(ev.largest, peers=False)
         whole = ev.networks.time(fused.name, ev.largest) if fused else None
         remedy = f"Use {fused.name}" if fused and whole and whole.value < others[most] else f"Speed up {most}"
+        whole_s = float(ev.programs.runs(best.name, ev.largest).elapsed_s.median())
+        share = f" ({units.percent(others[most] / 1e3 / whole_s, 0)} of its time)" if whole_s > 0 else ""
         return (
-            f"{remedy}: in the program with {best.stem}, {most} takes {units.time(others[most], 3)}, "
+            f"{remedy}: in the program with {best.stem}, {most} takes {units.time(others[most], 3)}{share}, "
             f"{units.significant(others[most] / convolutions, 2)} times the convolutions there"
         )
     return causes.next_sentence(ev, best)

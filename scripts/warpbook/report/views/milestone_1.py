@@ -25,10 +25,32 @@ def milestone_1_view(ev: Evidence) -> View:
         where=units.join_all([f"on the {name}" for device, name in DEVICES.items() if not ev.missing_reason(device)]),
         programs=programs,
         times=_times(ev, [framework for framework in frameworks.values() if framework]),
+        compared=compared_programs(ev),
         half=_half(programs),
         profiled=_framework_profiles(ev, frameworks["gpu"]) if frameworks["gpu"] and not problem else None,
         problem=problem,
     )
+
+
+def compared_programs(ev: Evidence) -> str:
+    """How the frameworks' programs compare, and what the GPU's spends its time on; empty where one was not run."""
+    both = {device: ev.programs.framework(device) for device in DEVICES}
+    cpu, gpu = both["cpu"], both["gpu"]
+    if cpu is None or gpu is None:
+        return ""
+    cpu_s, gpu_s = (float(ev.programs.runs(one.name, ev.largest).elapsed_s.median()) for one in (cpu, gpu))
+    how, ratio = ("as long as", gpu_s / cpu_s) if gpu_s > cpu_s else ("as fast as", cpu_s / gpu_s)
+    verb = "takes" if gpu_s > cpu_s else "is"
+    words = f"The program on the GPU {verb} {units.significant(ratio, 2)} times {how} that on the CPU."
+    calls_s, device_s = (
+        total_ns(ev.profiles.rows(gpu.name, ev.largest, kinds)) / 1e9 for kinds in (API_KINDS, GPU_KINDS)
+    )
+    if calls_s and device_s:
+        words += (
+            f" Of its {units.seconds(gpu_s)}\u202fs, API calls take {units.seconds(calls_s)}\u202fs and the device works "
+            f"for {units.seconds(device_s)}\u202fs; the rest is the host's own."
+        )
+    return words
 
 
 def _program(ev: Evidence, device: str, framework: Variant | None) -> View:

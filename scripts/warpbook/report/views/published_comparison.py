@@ -70,13 +70,13 @@ def _gains(ev: Evidence) -> HtmlTable | None:
         bases = alike[alike.variant == over]
         beside = bases[bases["where"] == row.where]
         published = (beside if len(beside) else bases).iloc[0].value / row.value
-        place = (row.variant, over, row.quantity, row.layer, _own_size(ev, row))
-        ours = _own_gain(ev, *place)
+        key = (row.variant, over, row.quantity, row.layer, _own_size(ev, row))
+        ours = _own_gain(ev, *key)
         measured |= ours is not None
         cells: tuple[Cell, ...] = (units.ratio(published), cell_markup.speedup_cell(ours))
         if libraries:
             cells += _library_shares(ev, row, alike[alike.variant == libraries.get(row.layer)])
-        found.setdefault((row.weights, *place), cells)
+        found.setdefault((row.weights, *key), cells)
     if not measured:
         return None
     weights, quantities, layers = ({place[end] for place in found} for end in (0, 3, 4))

@@ -5,7 +5,7 @@ from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import Evidence
 from warpbook.report.figures import time_plots
-from warpbook.report.views import cell_markup, executive
+from warpbook.report.views import cell_markup, executive, milestone_1
 from warpbook.report.views.components import Fact, Figure, HtmlTable, View, numbers, words
 
 
@@ -26,6 +26,7 @@ def summary_view(ev: Evidence) -> View:
     checked = {variant.name for variant, _ in ev.checks.without_time}
     return View(
         facts=facts,
+        compared=milestone_1.compared_programs(ev) if ev.frameworks_alone else "",
         kernels=kernels,
         cpu_code=cpu_code,
         figure=figure,
@@ -64,7 +65,8 @@ def _framework_facts(ev: Evidence) -> tuple[Fact, ...]:
             runs = ev.programs.runs(framework.name, ev.largest)
             accuracies.append(float(runs.accuracy.iloc[0]))
             elapsed = f"{units.seconds(float(runs.elapsed_s.median()))}\u202fs"
-            label, spread = f"{label}, {framework.name}", f"{cell_markup.run_spread(runs.elapsed_s)} in s, "
+            spread = cell_markup.run_spread(runs.elapsed_s).strip("()")
+            label, spread = f"{label}, {framework.name}", f"{'runs in s: ' * (len(runs) > 1)}{spread}; "
             detail = f"{spread}whole program, {f'{images} images, ' * (device == 'cpu')}{ev.device_name(device)}"
         facts.append(Fact(label, elapsed, detail))
     alike = "; the same on both" if len(accuracies) == 2 and len({*accuracies}) == 1 else ""

@@ -197,6 +197,11 @@ def test_profilers_are_compared_and_each_profile_in_full_is_as_nvprof_prints_it(
     named = {profile.title.split(",")[0] for profile in shown}
     assert {ev.ranking.best.name, *ev.study.show_profile_of} <= named
     assert "constant_weights" not in named
+    framework = ev.programs.framework("gpu").name
+    (whole,) = (one.text for one in shown if one.title == f"{framework}, 10\u202f000 images")
+    joined = whole.replace("\n" + " " * whole.index("Name"), "")
+    longest = max(ev.profiles.rows(framework, ev.largest, ("kernel",)), key=lambda row: len(row.name)).name
+    assert longest[: 4 * 44 - 1] in joined and longest not in whole
 
 
 def test_a_run_is_told_with_its_code_its_gpu_others_that_took_part_and_those_put_aside(ev, other):

@@ -262,7 +262,7 @@ NAMES = {
     "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": "wavefronts of loads from shared memory",
     "lts__t_sectors_op_write.sum": "sectors written to L2",
     "smsp__thread_inst_executed_per_inst_executed.ratio": "threads active an instruction",
-    TENSOR: "tensor-core instructions",
+    TENSOR: "instructions of the tensor cores' pipe, on some GPUs others too",
     INSTRUCTIONS: "instructions, counted once a warp",
     FFMA: "FP32 multiply-adds (FFMA), counted for each thread",
     DRAM_BYTES: "bytes moved by DRAM",

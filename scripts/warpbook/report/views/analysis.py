@@ -194,12 +194,12 @@ def _units(ev: Evidence) -> Figure | None:
         f"Bars of how busy each unit of the GPU is, in percent of its peak, on each {ev.case_word}, under "
         f"{units.join_all([*dict.fromkeys(row.name for row in rows)])}.",
         "Use of each unit in percent of its peak, in the longest kernel of a call. Rows: the first kernel, each step from it to the "
-        "best, and the fastest library at FP32 accuracy. Pipes: the busiest arithmetic pipe; FP32: operations done. "
+        "best, and the fastest library at FP32 accuracy, as far as they were counted. Pipes: the busiest arithmetic pipe; FP32: operations done. "
         f"{needed}Dark: the unit nearest its peak, from {counters.LOW:.0f} % on: it bounds the kernel, below {counters.HIGH:.0f} % in part. "
         "No dark bar: latency bounds it. Issue is dark only where it is as busy as the busiest pipe, and DRAM, not L2, where both pass "
         f"{counters.HIGH:.0f} %. Issue and L1 count "
         f"the cycles in which a multiprocessor is active, the others all. On the right: instructions of the whole call, counted once a warp, and "
-        f"the shares of FP32 FMAs and, where the method takes tensor cores, of their pipe among them.{ev.selection.older_run_note(tables.COUNTERS)}",
+        f"the shares of FP32 FMAs (32 threads' as one) and, where the method takes tensor cores, of their pipe among them.{ev.selection.older_run_note(tables.COUNTERS)}",
     )
 
 
@@ -227,7 +227,7 @@ def _many_bars(ev: Evidence) -> bool:
 def busy_caption(of_all: str, of_one: str, copy_gb_per_s: float) -> str:
     """What the columns BUSY_HEAD tell, the sums `of_all` and the shares `of_one`."""
     return (
-        f"Of {of_all}: warp instructions, and the share of FP32 FMAs among them. Of {of_one}, in percent "
+        f"Of {of_all}: warp instructions, and the share of FP32 FMAs (32 threads' as one) among them. Of {of_one}, in percent "
         "of each unit's own peak: instruction issue, arithmetic pipes, L1 with shared memory, L2 and DRAM. DRAM over copy: DRAM's "
         f"rate over that of a plain copy, {units.significant(copy_gb_per_s / 1e3, 3)}\u202fTB/s as measured. Bold: the unit that bounds "
         f"the kernel, from {counters.HIGH:.0f} % of its peak on, and in part from {counters.LOW:.0f} % on. No bold: latency bounds it."

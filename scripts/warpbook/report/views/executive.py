@@ -182,9 +182,9 @@ def _correctness_sentence(ev: Evidence, best: Variant) -> str:
     words += "".join(f", {name} {tally.passed} of {tally.tests}" for name, tally in others)
     if mine.labels is None:
         return words
-    wrong = "none" if mine.labels == 0 else units.count(mine.labels)
-    whose = f"{best.stem}'s" if others else "its"
-    return f"{words}, and {wrong} of {whose} {units.count(ev.largest)} labels differ{'s' if mine.labels < 2 else ''}"
+    if mine.labels == 0:
+        return f"{words}, and no label differs"
+    return f"{words}, and {units.count(mine.labels)} of its labels differ{'s' if mine.labels == 1 else ''}"
 
 
 def _program_sentence(ev: Evidence, best: Variant) -> str:
@@ -231,7 +231,7 @@ def _next_sentence(ev: Evidence, best: Variant) -> str:
         whole = ev.networks.time(fused.name, ev.largest) if fused else None
         remedy = f"Use {fused.name}" if fused and whole and whole.value < others[most] else f"Speed up {most}"
         whole_s = float(ev.programs.runs(best.name, ev.largest).elapsed_s.median())
-        share = f" ({units.percent(others[most] / 1e3 / whole_s, 0)} of its time)" if whole_s > 0 else ""
+        share = f" ({units.percent(others[most] / 1e3 / whole_s, 1)} of its time)" if whole_s > 0 else ""
         return (
             f"{remedy}: in the program with {best.stem}, {most} takes {units.time(others[most], 3)}{share}, "
             f"{units.significant(others[most] / convolutions, 2)} times the convolutions there"

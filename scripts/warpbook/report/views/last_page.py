@@ -37,17 +37,20 @@ def last_page_view(ev: Evidence) -> View:
 
 
 def _drift(ev: Evidence) -> str:
-    """How far baselines differed between jobs of the run, as sentences; empty where none was timed in two."""
-    changes = ev.times.drift.between_jobs("gpu")
-    if not changes:
-        return ""
-    largest = {units.count(size): max(ev.times.drift.between_jobs("gpu", size), default=0.0) for size in ev.sizes}
-    at_sizes = ", ".join(f"{units.percent(change, 1)} at {size}" for size, change in largest.items())
-    return (
-        f"In this run a baseline's op time differs between jobs by {units.percent(median(changes), 1)} (median of {len(changes)} "
-        f"comparisons). The largest difference is {at_sizes}{' images' * ev.is_network}. These are without libraries, which choose an algorithm in "
-        "each process."
-    )
+    """How far the study's baselines differed between jobs, as sentences; empty where none was timed in two."""
+    told = list[str]()
+    for device, name in (("gpu", "GPU"), ("cpu", "CPU")):
+        if changes := ev.times.drift.between_jobs(device):
+            largest = {size: max(ev.times.drift.between_jobs(device, size), default=0.0) for size in ev.sizes}
+            at_sizes = ", ".join(
+                f"{units.percent(change, 1)} at {units.count(size)}" for size, change in largest.items()
+            )
+            told.append(
+                f"On the {name} the op time of a baseline of this study differs between jobs by "
+                f"{units.percent(median(changes), 1)} (median of {len(changes)} comparisons), and at most by {at_sizes}"
+                f"{' images' * ev.is_network}."
+            )
+    return " ".join([*told, "Libraries are left out: they choose an algorithm in each process." * bool(told)]).strip()
 
 
 def _missing_table(ev: Evidence) -> HtmlTable:

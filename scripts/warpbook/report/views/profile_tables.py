@@ -14,7 +14,7 @@ from warpbook.report.views import cell_markup
 from warpbook.report.views.components import Cell, Figure, HtmlTable, View, numbers, words
 
 PROGRAM_HEAD = numbers("Elapsed, s", "User, s", "System, s", "Peak memory, MiB", "Accuracy")
-NAME_WIDTH = 44  # as many as a page holds behind the numbers
+NAME_WIDTH, NAME_LINES = 44, 4  # as many as a page holds behind the numbers, and enough to tell names apart
 TIMES = numbers("Time", "Calls", "Avg", "Min", "Max")
 
 
@@ -174,10 +174,13 @@ def nvprof_table(ev: Evidence, variant: str, size: int, weights: str = "") -> st
         for place, row in enumerate(ev.profiles.rows(variant, size, kinds, weights)):
             each = (row.avg_ns, row.min_ns, row.max_ns)
             times = "  ".join(f"{units.MISSING if ns is None else units.nvprof_time(ns):>9}" for ns in each)
-            name = row.name if len(row.name) <= NAME_WIDTH else row.name[: NAME_WIDTH - 1] + "…"
+            most = NAME_WIDTH * NAME_LINES
+            name = row.name if len(row.name) <= most else row.name[: most - 1] + "…"
+            first, *others = (name[start : start + NAME_WIDTH] for start in range(0, len(name), NAME_WIDTH))
             head = kind if place == 0 else ""
             whole = units.nvprof_time(row.total_ns)
-            lines.append(f"{head:>16}  {100 * row.share:6.2f}%  {whole:>9}  {row.calls:>6}  {times}  {name}")
+            numbers_of_it = f"{head:>16}  {100 * row.share:6.2f}%  {whole:>9}  {row.calls:>6}  {times}  "
+            lines += [numbers_of_it + first, *(" " * len(numbers_of_it) + more for more in others)]
     return "\n".join(lines)
 
 

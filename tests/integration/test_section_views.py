@@ -388,6 +388,15 @@ def test_published_figures_stand_beside_ours_and_contributions_are_the_configura
     ours = column(table, "Now")
     assert any(cell != "–" for cell in ours) and "nan" not in ours
 
+    profiles = published_comparison.published_profiles(ev)
+    names = ev.published[ev.published.quantity.isin(["profile_ms", "calls"]) & (ev.published.name != "")].name
+    assert {*names} <= {*column(profiles, "Name")} and view.more[1] == f"{len(profiles.rows)} rows of profiles"
+    copies = [row for row in profiles.rows if row[:2] == ("Milestone 3, profile at 100, kernels", "[CUDA memcpy HtoD]")]
+    (own,) = (row for row in ev.profiles.rows("direct", 100, ("memcpy_htod",)))
+    assert copies[0][5] == units.time(own.total_ns / 1e6) and copies[0][7] == str(own.calls)
+    forward = [row for row in profiles.rows if row[1] == "mxnet::op::forward_kernel"]
+    assert forward and all(row[5] == units.MISSING for row in forward)
+
     ev = study("fa18")
     rows = published_comparison.full_published_table(ev).rows
     (row,) = (row for row in rows if row[:3] == ("op time, conv1", "direct", "10000"))

@@ -1,6 +1,7 @@
 """The executive page: what a reader of one page should know of the study's GPU kernels."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from markupsafe import Markup
 
@@ -282,12 +283,14 @@ def _facts(ev: Evidence, best: Variant, lead: Variant) -> Iterator[tuple[str, Ce
         yield "Left out", "; ".join(left_out)
 
 
-def _cpu(ev: Evidence, host: dict[str, float]) -> str:
-    words = f"{host['model']}, {host['cores']} cores, {host['memory_gib']:.0f}\u202fGiB"
+def _cpu(ev: Evidence, host: dict[str, Any]) -> str:
+    """The host of the GPU, and where CPU times are of another."""
+    model = str(host["model"]).replace("(R)", "")
+    words = f"{model}, {host['cores']} cores, {host['memory_gib']:.0f}\u202fGiB"
     if ev.gpu_run is ev.local:
         return words
     of_local = f"CPU times from {ev.device_name('cpu')}" if ev.ranking.best_cpu else "builds and tests"
-    return f"{words}; {of_local}, run {ev.local.run_id}"
+    return f"at the GPU {words}; {of_local}, run {ev.local.run_id}"
 
 
 def _error_against_direct(ev: Evidence, best: Variant) -> str:

@@ -6,7 +6,7 @@ import pandas as pd
 
 from warpbook.common import units
 from warpbook.common.units import MISSING
-from warpbook.report.evidence import Evidence, Speedup
+from warpbook.report.evidence import API_KINDS, GPU_KINDS, Evidence, ProfileRow, Speedup
 from warpbook.report.views import cell_markup
 from warpbook.report.views.components import Cell, HtmlTable, View, numbers, words
 
@@ -19,19 +19,27 @@ QUANTITIES = {
     "max_rss_kib": "program, peak memory",
     "accuracy": "accuracy",
 }
+PROFILED = {
+    "profile_ms": "Time", "share_percent": "Share", "calls": "Calls", "registers": "Registers",
+    "static_shared_bytes": "Static shared, B",
+}  # fmt: skip
+"""Quantities of a row of a profile, which has a name."""
 TIMES = ("op_ms", "kernel_ms")
 ON_DEVICE = " Kernel time of ours is the whole call's on the GPU (gpu): its kernels, and what lies between them."
 
 
 def published_comparison_view(ev: Evidence) -> View:
     """What was published, each figure beside ours of the variant that comes nearest. sources: whose they are, where
-    those may be named."""
-    table = _table(ev)
+    those may be named; more: what of it the supplement has."""
+    table, profiles = _table(ev), published_profiles(ev)
+    more = [] if _is_in_report(ev, table) else [f"all {len(table.rows)} values"]
+    more += [f"{len(profiles.rows)} rows of profiles"] if profiles else []
     return View(
         from_course=ev.name == "sp19",
         sources=() if ev.is_network else tuple(dict.fromkeys(ev.published["where"])),
         machines=tuple(dict.fromkeys(ev.published.device)),
         figures=len(table.rows),
+        more=tuple(more),
         gains=_gains(ev),
         table=table if _is_in_report(ev, table) else None,
     )
@@ -41,6 +49,48 @@ def full_published_table(ev: Evidence) -> HtmlTable | None:
     """The table of all figures, for the supplement; None where the report has it or there are none."""
     table = _table(ev)
     return None if _is_in_report(ev, table) else table
+
+
+def published_profiles(ev: Evidence) -> HtmlTable | None:
+    """The rows of published profiles, each beside ours of the same name in the same program; None where there are none."""
+    rows: dict[tuple[str, ...], dict[str, float]] = {}
+    one: Any
+    for one in ev.published[ev.published.quantity.isin([*PROFILED, "kernel_ms"])].itertuples():
+        if one.name:
+            place = (one.where, one.variant, one.size, one.name, one.note if " of this name" in one.note else "")
+            quantity = "profile_ms" if one.quantity == "kernel_ms" else one.quantity
+            rows.setdefault(place, {})[quantity] = one.value
+    if not rows:
+        return None
+    told = [quantity for quantity in PROFILED if any(quantity in figures for figures in rows.values())]
+    forms = {"profile_ms": units.time, "share_percent": lambda percent: units.percent(percent / 100, 2)}
+    cells = []
+    for (where, variant, size, name, _), figures in rows.items():
+        ours = _own_profile_row(ev, variant, size, name)
+        theirs = (forms.get(each, "{:g}".format)(figures[each]) if each in figures else MISSING for each in told)
+        mine = (
+            (units.time(ours.total_ns / 1e6), units.percent(ours.share, 2), str(ours.calls)) if ours else (MISSING,) * 3
+        )
+        cells.append((where, name, *theirs, *mine))
+    return HtmlTable(
+        "published-profiles",
+        "Rows of published profiles, and ours of the same name in the program of the same variant. –: not stated, or none is "
+        "called so: libraries' kernels have other names today.",
+        (
+            *words("Where it was published", "Name"),
+            *numbers(*map(PROFILED.__getitem__, told), "Now: time", "Share", "Calls"),
+        ),
+        tuple(cells),
+        "dense",
+    )
+
+
+def _own_profile_row(ev: Evidence, variant: str, size: str, name: str) -> ProfileRow | None:
+    framework = ev.programs.framework(variant.removeprefix("framework_")) if variant.startswith("framework_") else None
+    own = framework.name if framework else variant
+    at = int(size) if size.isdigit() else ev.largest
+    every = (row for kinds in (GPU_KINDS, API_KINDS) for row in ev.profiles.rows(own, at, kinds))
+    return next((row for row in every if row.name == name), None)
 
 
 def _is_in_report(ev: Evidence, table: HtmlTable) -> bool:

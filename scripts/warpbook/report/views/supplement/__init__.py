@@ -26,6 +26,7 @@ def supplement_view(ev: Evidence) -> View:
         claims=claim_table.full_claim_table(ev),
         counters=analysis.full_analysis(ev),
         published=published_comparison.full_published_table(ev),
+        published_profiles=published_comparison.published_profiles(ev),
         trust=validity.validity_view(ev),
         streaming=stream_tables.stream_tables_view(ev),
         sweeps=validity.sweep_sentences(ev),

@@ -6,6 +6,7 @@ what its kernels take. A variant's facts are YAML in the first comment (the docs
 `<name>.yaml` beside a file that nobody wants to touch; `headers.Header` lists them.
 """
 
+import functools
 import hashlib
 import json
 import re
@@ -543,12 +544,20 @@ def discover(folder: Path | None = None) -> dict[str, Variant]:
     the project takes the place of the library's of the same name."""
     if folder is None:
         groups = [[root / name for root in problems.FOLDERS if (root / name).is_dir()] for name in problems.names()]
-        return {name: one for group in groups for name, one in _discover(group).items()}
-    return _discover([folder])
+        files = _files_below(problems.FOLDERS)
+        return {name: one for group in groups for name, one in _discover(tuple(group), files).items()}
+    return dict(_discover((folder,), _files_below([folder, *problems.FOLDERS])))
 
 
-def _discover(folders: Sequence[Path]) -> dict[str, Variant]:
-    """The variants of one problem, by full name."""
+def _files_below(folders: Iterable[Path]) -> tuple[tuple[str, int, int], ...]:
+    """(path, time of the last change, size) of every file below folders: as long as these stay, so do the variants."""
+    every = {path: path.stat() for folder in folders for path in folder.rglob("*") if path.is_file()}
+    return tuple((str(path), state.st_mtime_ns, state.st_size) for path, state in sorted(every.items()))
+
+
+@functools.lru_cache(maxsize=32)
+def _discover(folders: tuple[Path, ...], _files: tuple[tuple[str, int, int], ...]) -> dict[str, Variant]:
+    """The variants of one problem, by full name; read once while no file changes."""
     sources_of = {folder: {path.stem for path in folder.iterdir() if _is_source(path)} for folder in reversed(folders)}
     stems = {stem: folder for folder, there in sources_of.items() for stem in there}
     every = {one.name: one for one in (read(stem, stems[stem]) for stem in sorted(stems))}

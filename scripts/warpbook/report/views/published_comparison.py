@@ -74,8 +74,8 @@ def published_profiles(ev: Evidence) -> HtmlTable | None:
         cells.append((where, name, *theirs, *mine))
     return HtmlTable(
         "published-profiles",
-        "Rows of published profiles, and ours of the same name in the program of the same variant. –: not stated, or none is "
-        "called so: libraries' kernels have other names today.",
+        "Rows of published profiles, and ours of the same name in the program of the same variant. –: not stated, or "
+        "nothing is called so. Libraries' kernels have other names today.",
         (
             *words("Where it was published", "Name"),
             *numbers(*map(PROFILED.__getitem__, told), "Now: time", "Share", "Calls"),

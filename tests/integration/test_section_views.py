@@ -295,8 +295,15 @@ def test_cpu_variants_have_op_times_at_each_size_gains_over_the_loop_nest_or_a_r
 
     ev = study()
     ev.ranking.measured_variants = lambda device, peers=None: []
+    op, outputs = ev.times.op, milestone_2.milestone_2_view(study()).outputs
+    ev.times.op = lambda name, layer, size, *kind: None if layer == "conv2" else op(name, layer, size, *kind)
     view = milestone_2.milestone_2_view(ev)
-    assert view.op_times is None and view.discussion is None and not view.missing
+    # What has times of one layer alone is listed with these, and a program that ran has its output.
+    assert {row[2:] == (units.MISSING,) * 4 for row in view.op_times.rows if row[1] == "conv1"} == {False}
+    assert {row[2:] == (units.MISSING,) * 4 for row in view.op_times.rows if row[1] == "conv2"} == {True}
+    assert view.outputs == outputs != () and view.discussion is None and not view.missing
+    ev.times.op = lambda *_: None
+    assert milestone_2.milestone_2_view(ev).op_times is None
     ev.programs.runs = lambda *_: pd.DataFrame()
     assert milestone_2.milestone_2_view(ev).missing == ev.problems.why_no_cpu != ""
 

@@ -6,13 +6,11 @@ from pathlib import Path
 from warpbook.common import units
 from warpbook.common.files import COMMAND, IN_CLONE, OF_STUDY, RUN
 from warpbook.kernels.variants import Variant
-from warpbook.report.evidence import INCONCLUSIVE, Evidence
+from warpbook.report.evidence import INCONCLUSIVE, Evidence, missing_data
 from warpbook.report.views import cell_markup
 
 NEW = ".venv/bin/python scripts/new.py" if IN_CLONE else f"{COMMAND} new"
 MOST_CHARACTERS = 160
-BUSY = "other programs kept"
-"""Words of every reason that refuses a CPU's times since the machine was busy: how busy does not matter here."""
 
 
 def summary_lines(ev: Evidence, pdf: Path, html: Path) -> list[str]:
@@ -91,7 +89,7 @@ def _left_out(ev: Evidence) -> list[str]:
     alike: dict[tuple[str, str, str], list[str]] = {}
     for row in ev.problems.of_variants.to_dict("records"):
         reason = _short(str(row["reason"]).replace(str(row["variant"]), "it"))
-        reason = f"{BUSY} the CPU busy" if BUSY in reason else reason
+        reason = missing_data.BUSY if reason.startswith(missing_data.BUSY) else reason
         some = "some times of " * any(len(row[where]) for where in ("layers", "sizes", "kinds"))
         alike.setdefault((str(row["device"]), str(row["status"]), reason), []).append(f"{some}{row['variant']}")
     for (device, status, reason), names in alike.items():
@@ -103,7 +101,7 @@ def _left_out(ev: Evidence) -> list[str]:
 
 
 def _remedy(ev: Evidence, device: str, status: str, reason: str) -> str:
-    if reason.startswith(BUSY):
+    if reason == missing_data.BUSY:
         again = "report --forcerun measure_variant run_program"
         return f"to measure again, with them closed: {RUN} {again} --config study={ev.name}"
     if status not in ("stale", "not_measured", "refused"):

@@ -184,7 +184,8 @@ class ClaimVerdicts(EvidencePart):
         speedup = self._ev.times.speedup(variant.name, layer.name, size, over=over, kind=kind)
         after = self._ev.times.op(variant.name, layer.name, size, kind)
         if speedup is None or after is None:
-            raise UndecidedClaim(self._no_value_reason(variant.name, over))
+            lacking = [one for one in (variant.name, over) if self._ev.times.op(one, layer.name, size, kind) is None]
+            raise UndecidedClaim(self._no_value_reason(*(lacking or (variant.name, over))))
         ratio = speedup.ratio
         change = Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low, ratio.n)
         return ClaimValue(layer.name, size, after.value * ratio.value, after.value, change, speedup.paired)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from warpbook.common.files import COMMAND
 from warpbook.kernels import whole_networks
 from warpbook.kernels.variants import Variant
 from warpbook.kernels.whole_networks import Implementation
@@ -17,6 +18,9 @@ from warpbook.runs import tables
 from warpbook.runs.run_parts import WHOLE
 
 PROGRAM = "program"  # the kind of time that whole programs have
+BUSY = "other programs kept the CPU busy"
+AGAIN = f"close them, and measure again: {COMMAND} report --forcerun measure_variant run_program"
+"""What every refusal for a busy machine says here: how many samples it took, and how busy it was, the run's tables have."""
 _NUMBER = re.compile(r"\d+")
 
 
@@ -64,13 +68,14 @@ class MissingData(EvidencePart):
         """Why no CPU variant has a time for every layer; empty where one has."""
         if self._ev.ranking.measured_variants("cpu"):
             return ""
-        none = "no CPU variant has a valid time on every layer; the last chapter has the reasons"
+        none = "no CPU variant has a valid time on every layer; the chapter on what is left out has the reasons"
         return self._ev.missing_reason("cpu") or none
 
     def _group_rows(self, lacks: Iterable[_Lack]) -> Iterator[dict[str, Any]]:
         """One row for all layers and sizes that lack the same times for the same reason; numbers in it may differ."""
         alike: dict[tuple[str, str], list[_Lack]] = {}
         for lack in lacks:
+            lack = lack._replace(reasons=tuple(dict.fromkeys(map(_without_load, lack.reasons))))
             alike.setdefault((lack.status, _NUMBER.sub("", lack.reasons[0])), []).append(lack)
         for of_reason in alike.values():
             sizes: dict[tuple[str, tuple[str, ...]], list[int | None]] = {}
@@ -150,6 +155,10 @@ class MissingData(EvidencePart):
         if variant.name not in set(self._ev.selection.at_sizes(tables.OP_TIMES).variant):
             return "not_measured", self._no_time_reason(variant.device)
         return None
+
+
+def _without_load(reason: str) -> str:
+    return f"{BUSY}; {AGAIN}" if "other programs kept" in reason else reason
 
 
 def _lacks(layer: str, size: int, there: pd.DataFrame) -> Iterator[_Lack]:

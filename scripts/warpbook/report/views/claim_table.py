@@ -9,6 +9,7 @@ from warpbook.kernels.claims import QUANTITIES, RATIOS, RESOURCES, TIMES, Claim
 from warpbook.profiling import counters
 from warpbook.report.evidence import Evidence
 from warpbook.report.evidence.claim_verdicts import VERDICTS, ClaimValue, JudgedClaim
+from warpbook.report.evidence.time_series import FEWEST
 from warpbook.report.views import cell_markup
 from warpbook.report.views.components import HtmlTable, View, words
 from warpbook.runs import tables
@@ -215,8 +216,8 @@ def _change(figure: ClaimValue) -> str:
     value = f"{units.significant(change.value, 3)}×" if factor else f"{_signed_percent(change.value)}\u202f%"
     if change.low == change.high:
         return value
-    if not math.isfinite(change.low):
-        return f"{value} (one sample)"
+    if change.n < FEWEST:
+        return f"{value} ({'one sample' if change.n == 1 else f'{units.number_word(change.n)} samples'})"
     ends = [units.significant(end, 3) if factor else _signed_percent(end) for end in (change.low, change.high)]
     return f"{value} [{ends[0]}, {ends[1]}] {units.sample_size([change])}{'' if figure.paired else '†'}"
 

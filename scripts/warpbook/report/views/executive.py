@@ -267,7 +267,15 @@ def _facts(ev: Evidence, best: Variant, lead: Variant) -> Iterator[tuple[str, Ce
     yield "CPU", _cpu(ev, machine["cpu"])
     if code := ev.ranking.best_cpu:
         speedup = ev.times.total_speedup(best.name, ev.largest, over=code.name)
-        yield "Over the best CPU code", Markup("{} ({})").format(cell_markup.ratio_cell(speedup), code.stem)
+        whole = {one.name for one in ev.ranking.measured_variants("cpu")}
+        in_part = any(
+            ev.times.op(one.name, layer, ev.largest)
+            for one in ev.compared_variants("cpu")
+            for layer in ev.layer_names
+            if one.name not in whole
+        )
+        where = f"; others lack times of a {ev.case_word}" * in_part
+        yield "Over the best CPU code", Markup("{} ({}{})").format(cell_markup.ratio_cell(speedup), code.stem, where)
     tallies = [found for one in ev.ranking.measured_variants("gpu") if (found := ev.checks.for_variant(one.name))]
     sound = sum(one.passed == one.tests for one in tallies)
     yield "Tests", f"{sound} of {len(tallies)} GPU variants pass all of theirs{_error_against_direct(ev, lead)}"

@@ -55,7 +55,9 @@ def compared_programs(ev: Evidence) -> str:
 
 def _program(ev: Evidence, device: str, framework: Variant | None) -> View:
     name = DEVICES[device]
-    lacking = f"no framework for the {name} has a time in the cited run"
+    peers = [one.name for one in ev.compared_variants(device) if one.header.peer]
+    why = dict.fromkeys(reason for one in peers for reason in ev.problems.for_variant(one).reason)
+    lacking = f"no framework's program on the {name} has a valid time{': ' * bool(why)}{'; '.join(why)}"
     missing = "" if framework else ev.missing_reason(device) or lacking
     return View(
         device=device,

@@ -6,6 +6,7 @@ import re
 from warpbook.common import units
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import Evidence
+from warpbook.report.evidence.missing_data import BUSY
 from warpbook.report.views import cell_markup
 from warpbook.report.views.components import Cell, HtmlTable, View, numbers, words
 from warpbook.report.views.profile_tables import PROGRAM_HEAD, all_outputs, program_cells
@@ -14,14 +15,18 @@ from warpbook.report.views.profile_tables import PROGRAM_HEAD, all_outputs, prog
 def milestone_2_view(ev: Evidence) -> View:
     """The CPU variants of a study."""
     naive, best = ev.ranking.naive_cpu, ev.ranking.best_cpu
-    measured, programs = ev.ranking.measured_variants("cpu"), _programs(ev)
+    every, programs = ev.compared_variants("cpu"), _programs(ev)
+    first = next((one for one in every if not one.header.builds_on and not one.header.peer), None)
+    timed = [
+        one for one in every if any(ev.times.op(one.name, layer, size) for layer in ev.layer_names for size in ev.sizes)
+    ]
     return View(
         missing="" if programs else ev.problems.why_no_cpu,
-        ideas=tuple(_idea(ev, variant, variant in measured) for variant in ev.compared_variants("cpu")),
-        outputs=all_outputs(ev, naive) if naive else (),
+        ideas=tuple(_idea(ev, variant, variant in timed) for variant in every),
+        outputs=all_outputs(ev, first) if first else (),
         why_not_run=_why_not_run(ev),
         programs=programs,
-        op_times=_op_times(ev, measured) if measured else None,
+        op_times=_op_times(ev, timed) if timed else None,
         discussion=_discussion(ev, naive, best) if naive and best else None,
     )
 
@@ -33,12 +38,16 @@ def _why_not_run(ev: Evidence) -> str:
         return f"the weights of {ev.network.name} are not in weights/; scripts/import_weights.py imports them"
     if ev.network.name not in ev.local.record["networks"]:
         return f"this machine's run {ev.local.run_id} is not about {ev.network.name}"
-    return f"no program of the loop nest ended well in the run {ev.local.run_id}; the last chapter says why"
+    return (
+        f"no program of the loop nest ended well in the run {ev.local.run_id}; the chapter on what is left out says why"
+    )
 
 
 def _idea(ev: Evidence, variant: Variant, measured: bool) -> View:
     header = variant.header
-    reasons = tuple(ev.problems.for_variant(variant.name).reason.unique())
+    reasons = tuple(
+        BUSY if reason.startswith(BUSY) else reason for reason in ev.problems.for_variant(variant.name).reason.unique()
+    )
     first = re.split(r"(?<=\.) ", header.idea, maxsplit=1)[0]  # the file has the others
     return View(
         name=variant.name, peer=header.peer, title=variant.title, idea=first, measured=measured, problems=reasons
@@ -57,7 +66,7 @@ def _programs(ev: Evidence) -> HtmlTable | None:
     return HtmlTable(
         "m2-program-table",
         "The whole inference program on the CPU: elapsed time (median of the runs, its 95 % interval), user and system "
-        "CPU time, peak memory and accuracy. The starting point at every size, the others at the largest. User time "
+        "CPU time, peak memory and accuracy. User time "
         "includes BLAS threads that spin between layers.",
         (*words("Variant"), *numbers("Images"), *PROGRAM_HEAD),
         tuple(rows),

@@ -159,12 +159,22 @@ def launch_table(id: str, caption: str, launches: list[KernelLaunches]) -> HtmlT
             launch.grid.replace("x", "×"),
             launch.block.replace("x", "×"),
             str(launch.registers),
-            *(units.MISSING if each is None else str(each) for each in (launch.static_bytes, launch.dynamic_bytes)),
+            *_shared_cells(launch),
         )
         for launch in launches
     )
     head = numbers("Invocations", "Duration", "Grid", "Block", "Registers", "Static shared, B", "Dynamic shared, B")
     return HtmlTable(id, caption, (*words("Kernel"), *head), rows)
+
+
+def _shared_cells(launch: KernelLaunches) -> tuple[str, str]:
+    """Static and dynamic shared memory; where a trace told their sum alone, that."""
+    if launch.static_bytes is None and launch.shared_bytes is not None:
+        return f"{launch.shared_bytes} in all", units.MISSING
+    static, dynamic = (
+        units.MISSING if each is None else str(each) for each in (launch.static_bytes, launch.dynamic_bytes)
+    )
+    return static, dynamic
 
 
 def nvprof_table(ev: Evidence, variant: str, size: int, weights: str = "") -> str:

@@ -138,6 +138,9 @@ def _gains(ev: Evidence) -> HtmlTable | None:
         *numbers(*["Published over the library", "Ours over the fastest"] * bool(libraries)),
     )
     place = f" Ours are of {layers.pop()} at {ev.at_size(our_sizes.pop())}." if alone else ""
+    known = ev.plan.variants
+    if any(known[new].device != known[old].device for _, new, old, *_ in found if old in known):
+        place += " A gain over CPU code is between two processors, also of ours."
     theirs = {int(size) for size in times["size"] if size.isdigit()}
     if alone and len(theirs) == 1 and not theirs <= {*ev.sizes}:
         place += f" Those published are of size {units.count(theirs.pop())}."

@@ -214,8 +214,9 @@ def _whole_network_sentence(ev: Evidence, best: Variant) -> str:
         one = ev.networks.fastest(ev.largest, peers)
         time = ev.networks.time(one.name, ev.largest) if one else None
         if one and time:
-            more = ", which merges layers," if convolutions and time.value < convolutions.value else ""
-            calls.append(f"{units.time(time.value)} with {one.name}{' (library)' * peers}{more}")
+            merges = bool(convolutions and time.value < convolutions.value)
+            notes = ", ".join([*["library"] * peers, *["merges layers"] * merges])
+            calls.append(f"{units.time(time.value)} with {one.name}{notes and f' ({notes})'}")
     return f"As one call the whole network takes {units.join_all(calls)}" if calls else ""
 
 

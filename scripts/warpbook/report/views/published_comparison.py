@@ -101,7 +101,7 @@ def _is_in_report(ev: Evidence, table: HtmlTable) -> bool:
 def _gains(ev: Evidence) -> HtmlTable | None:
     """What each published variant gained over the nearest that it builds on, and where a library was timed too its share of
     that one's speed: ratios within one machine, which two machines can be compared by. None where we have none of them."""
-    found: dict[tuple[str, str, str, str, str, int], tuple[Cell, ...]] = {}
+    found: dict[tuple[Any, ...], tuple[tuple[Any, ...], tuple[Cell, ...]]] = {}
     table, measured = ev.published, False
     times = table[table.quantity.isin(TIMES) & table.layer.isin([*ev.layer_names, "both"])]
     rows: list[Any] = list(times.itertuples())
@@ -114,7 +114,8 @@ def _gains(ev: Evidence) -> HtmlTable | None:
         alike = times[(times[same] == [getattr(row, name) for name in same]).all(axis=1)]
         # A rough figure is comparable with what the same sentence tells of the step before alone.
         alike = alike[(alike["where"] == row.where) | ~(rough[alike.index] | row.printed.startswith("~"))]
-        over = next((name for name in _predecessors(ev, row.variant) if (alike.variant == name).any()), "")
+        above = _predecessors(ev, row.variant)
+        over = next((name for name in above if (alike.variant == name).any()), "")
         if not over:
             continue
         bases = alike[alike.variant == over]
@@ -126,11 +127,13 @@ def _gains(ev: Evidence) -> HtmlTable | None:
         cells: tuple[Cell, ...] = (units.ratio(published), cell_markup.speedup_cell(ours))
         if libraries:
             cells += _library_shares(ev, row, alike[alike.variant == libraries.get(row.layer)])
-        found.setdefault((row.weights, *key), cells)
+        step = (row.variant, *key[2:])
+        if step not in found or above.index(over) < above.index(found[step][0][2]):  # the nearest that was published
+            found[step] = ((row.weights, *key), cells)
     if not measured:
         return None
-    weights, quantities, layers = ({place[end] for place in found} for end in (0, 3, 4))
-    our_sizes = {size for *_, size in found}
+    steps = dict(found.values())
+    weights, quantities, layers, our_sizes = ({place[end] for place in steps} for end in (0, 3, 4, 5))
     alone = not ev.is_network and len(quantities) == len(layers) == len(our_sizes) == 1
     columns = (
         *words("Variant", "Over", *["Weights"] * (weights != {""}), *["Time", ev.case_word.capitalize()] * (not alone)),
@@ -139,7 +142,7 @@ def _gains(ev: Evidence) -> HtmlTable | None:
     )
     place = f" Ours are of {layers.pop()} at {ev.at_size(our_sizes.pop())}." if alone else ""
     known = ev.plan.variants
-    if any(known[new].device != known[old].device for _, new, old, *_ in found if old in known):
+    if any(known[new].device != known[old].device for _, new, old, *_ in steps if old in known):
         place += " A gain over CPU code is between two processors, also of ours."
     theirs = {int(size) for size in times["size"] if size.isdigit()}
     if alone and len(theirs) == 1 and not theirs <= {*ev.sizes}:
@@ -159,7 +162,7 @@ def _gains(ev: Evidence) -> HtmlTable | None:
                 *([QUANTITIES[quantity], layer, units.count(size)] * (not alone)),
                 *cells,
             )
-            for (used, variant, over, quantity, layer, size), cells in found.items()
+            for (used, variant, over, quantity, layer, size), cells in steps.items()
         ),
         "dense" if libraries else "",
     )

@@ -27,7 +27,8 @@ def test_cupti_sees_the_program_s_ranges_and_the_kernels_in_them(tmp_path):
         [
             sys.executable, PROJECT / "scripts" / "trace_program.py", "--tool", "cupti", "--network", "fa18",
             "--variant", "direct", "--sizes", "10", "--timeout", "60", "--correctness", tmp_path / "correctness.csv",
-            "--out", tmp_path / "a.csv", "--profiles", tmp_path / "p.csv", "--reports", tmp_path / "reports",
+            "--out", tmp_path / "a.csv", "--sums", tmp_path / "s.csv", "--profiles", tmp_path / "p.csv",
+            "--reports", tmp_path / "reports",
         ],
         check=True,
     )  # fmt: skip

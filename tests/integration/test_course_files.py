@@ -221,7 +221,8 @@ def test_a_file_that_keeps_the_memory_of_a_layer_s_first_batch_is_right_and_one_
     if again == "!layer":  # the second layer's weights are more
         assert (rows[-2]["test"], rows[-2]["ok"]) == ("layers", False)
     else:
-        assert {(row["size"], row["status"]) for row in rows} == {(3, "ok"), (100, "ok"), (10_000, "ok")}
+        assert {row["status"] for row in rows} == {"ok"}
+        assert {row["size"] for row in rows if row["test"] != "races"} == {3, 100, 10_000}
 
 
 @pytest.fixture

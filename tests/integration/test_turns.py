@@ -231,7 +231,7 @@ PROGRAMS = {
     "count_variant.py": ["--cases", "fa18", "--variant", "direct", "--images", "10", "--arch", "sm_90", "--launches", "no.json", "--under-tool", "conv1"],
     "count_network.py": ["--network", "fa18", "--weights", "trained", "--implementation", "fused_mma", "--images", "10",
                          "--arch", "sm_90", "--under-tool"],
-    "trace_with_cupti.py": [*PLACE, "--size", "10", "--at-most", "9", "--out", "out.csv", "--count", "count.txt",
+    "trace_with_cupti.py": [*PLACE, "--size", "10", "--at-most", "9", "--out", "out.csv", "--sums", "sums.csv", "--count", "count.txt",
                             str(PROJECT / "scripts" / "infer.py"), *PLACE, "10"],
 }  # fmt: skip
 
@@ -318,6 +318,7 @@ def test_a_profiler_s_time_is_without_the_wait_for_the_turn(driver, lock, told, 
     given["PATH"] = f"{nsys.parent}{os.pathsep}{os.environ['PATH']}"
     command = [sys.executable, PROJECT / "scripts" / "trace_program.py", "--tool", "nsys", *PLACE, "--sizes", "10"]
     command += ["--timeout", "30", "--correctness", "correctness.csv", "--profiles", "profiles.csv"]
+    command += ["--sums", "sums.csv"]
     command += ["--out", "results/parts/activities/nsys/gpu/fa18/direct.csv.gz", "--reports", "reports"]
     with locks.lock_machine(path=lock):
         process = subprocess.Popen(command, cwd=tmp_path, env=given)

@@ -550,9 +550,14 @@ def discover(folder: Path | None = None) -> dict[str, Variant]:
 
 
 def _files_below(folders: Iterable[Path]) -> tuple[tuple[str, int, int], ...]:
-    """(path, time of the last change, size) of every file below folders: as long as these stay, so do the variants."""
-    every = {path: path.stat() for folder in folders for path in folder.rglob("*") if path.is_file()}
-    return tuple((str(path), state.st_mtime_ns, state.st_size) for path, state in sorted(every.items()))
+    """(path, time of the last change, size) of every file below folders: as long as these stay, so do the variants. What
+    Python compiled is none of them: other processes write it, and take it away."""
+    found = set()
+    for path in (path for folder in folders for path in folder.rglob("*") if "__pycache__" not in path.parts):
+        with suppress(FileNotFoundError):
+            state = path.stat()
+            found.add((str(path), state.st_mtime_ns, state.st_size))
+    return tuple(sorted(found))
 
 
 @functools.lru_cache(maxsize=32)

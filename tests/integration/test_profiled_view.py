@@ -1,6 +1,7 @@
 """Optimizations under the profiler, as the report shows them: what a run holds of them, and what it lacks."""
 
-import pandas as pd
+import shutil
+
 import pytest
 
 from warpbook.config.settings import TimelineSpec
@@ -47,14 +48,15 @@ def test_a_weight_set_is_shown_apart_and_what_was_not_watched_is_said(view, ev, 
 
 
 def test_of_a_program_with_too_many_events_the_sums_are_shown_at_the_size_named(
-    view, evidence_of, small_archive, monkeypatch
+    view, evidence_of, archive, rewritten, tmp_path
 ):
-    ev, at_fewer = evidence_of(small_archive), view.programs[1].watched[0]
-    streams, rows_of = view.programs[1].name, ev.selection.at_sizes
-    sums = profile_schema.sums(ev.profiles.tracer, ev.profiles.events(streams, 1000).to_dict("records"))
-    place = {"variant": streams, "network": ev.network.name, "size": ev.largest, "weights": ""}
-    frame = pd.DataFrame([{**row, **place} for row in sums])
-    monkeypatch.setattr(ev.selection, "at_sizes", lambda table: frame if table is tables.SUMMARIES else rows_of(table))
+    few, at_fewer = evidence_of(archive), view.programs[1].watched[0]
+    streams = view.programs[1].name
+    sums = profile_schema.sums(few.profiles.tracer, few.profiles.events(streams, 1000).to_dict("records"))
+    place = {"variant": streams, "network": few.network.name, "size": few.largest, "weights": ""}
+    tables.SUMMARIES.write(({**row, **place} for row in sums), tmp_path / "sums.csv")
+    with_sums = shutil.copy(archive, tmp_path / "with-sums.zip")
+    ev = evidence_of(rewritten(with_sums, tables.SUMMARIES.name, lambda _: (tmp_path / "sums.csv").read_bytes()))
     (watched,) = profile_tables.profiled_programs_view(ev).programs[1].watched
     assert not watched.problem and "10\u202f000 images" in watched.activities.caption
     assert watched.activities.rows == at_fewer.activities.rows and watched.calls.rows == at_fewer.calls.rows

@@ -145,7 +145,7 @@ def main() -> int:
     parser.add_argument("--network", required=True)
     parser.add_argument("--size", type=int, required=True)
     parser.add_argument(
-        "--at-most", type=int, required=True, help="most events to write; beyond that, only their count"
+        "--at-most", type=int, required=True, help="most events to write; beyond that, their sums and count"
     )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--sums", type=Path, required=True, help="where to write calls and times by name")

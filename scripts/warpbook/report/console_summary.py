@@ -102,8 +102,7 @@ def _left_out(ev: Evidence) -> list[str]:
 
 def _remedy(ev: Evidence, device: str, status: str, reason: str) -> str:
     if reason == missing_data.BUSY:
-        again = "report --forcerun measure_variant run_program"
-        return f"to measure again, with them closed: {RUN} {again} --config study={ev.name}"
+        return f"to measure again, with them closed: {RUN} {missing_data.AGAIN} --config study={ev.name}"
     if status not in ("stale", "not_measured", "refused"):
         return f"after a correction: {_command('check', ev)}"
     if device == "cpu":

@@ -19,8 +19,8 @@ from warpbook.runs.run_parts import WHOLE
 
 PROGRAM = "program"  # the kind of time that whole programs have
 BUSY = "other programs kept the CPU busy"
-AGAIN = f"close them, and measure again: {COMMAND} report --forcerun measure_variant run_program"
 """What every refusal for a busy machine says here: how many samples it took, and how busy it was, the run's tables have."""
+AGAIN = "report --forcerun measure_variant run_program"  # behind the command: what measures the CPU's times again
 _NUMBER = re.compile(r"\d+")
 
 
@@ -158,7 +158,7 @@ class MissingData(EvidencePart):
 
 
 def _without_load(reason: str) -> str:
-    return f"{BUSY}; {AGAIN}" if "other programs kept" in reason else reason
+    return f"{BUSY}; close them, and measure again: {COMMAND} {AGAIN}" if "other programs kept" in reason else reason
 
 
 def _lacks(layer: str, size: int, there: pd.DataFrame) -> Iterator[_Lack]:

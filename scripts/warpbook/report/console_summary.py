@@ -88,8 +88,7 @@ def _left_out(ev: Evidence) -> list[str]:
         lines.append(f"left out: CPU times, {why}; to add them: {RUN} report --config study={ev.name} cpu=live")
     alike: dict[tuple[str, str, str], list[str]] = {}
     for row in ev.problems.of_variants.to_dict("records"):
-        reason = _short(str(row["reason"]).replace(str(row["variant"]), "it"))
-        reason = missing_data.BUSY if reason.startswith(missing_data.BUSY) else reason
+        reason = _short(missing_data.without_remedy(row["reason"]).replace(str(row["variant"]), "it"))
         some = "some times of " * any(len(row[where]) for where in ("layers", "sizes", "kinds"))
         alike.setdefault((str(row["device"]), str(row["status"]), reason), []).append(f"{some}{row['variant']}")
     for (device, status, reason), names in alike.items():

@@ -1,7 +1,6 @@
 """From samples to estimates: which samples are sound, and each series' median beside the hardware's bounds; and from
 jobs to what each GPU was busy with."""
 
-import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -63,7 +62,7 @@ def summarize_series(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataF
     """OP_TIMES from SAMPLES: one row for each series that a variant's own job took, the samples left out counted."""
     samples = samples[samples.job == samples.variant]
     samples = samples.assign(sound_ms=sound_ms(samples))
-    header_of = functools.cache(lambda name: variants.read(name).header)
+    headers = {name: variant.header for name, variant in variants.discover().items()}
     rows = []
     for key, series in samples.groupby(SERIES, sort=False):
         place: dict[str, Any] = dict(zip(SERIES, key, strict=True))
@@ -86,7 +85,7 @@ def summarize_series(samples: pd.DataFrame, machine: dict[str, Any]) -> pd.DataF
         if place["device"] == "gpu" and status == "ok" and place["state"] and first.layer:
             found = next(case for case in case_sets.find(first.network).cases if case.name == first.layer)
             case = found.at(place["size"])
-            header, gpu = header_of(place["variant"]), machine["gpu"]
+            header, gpu = headers[place["variant"]], machine["gpu"]
             bound = {
                 "method_bound_ms": lower_bounds.method_bound_ms(case, header, gpu),
                 "fp32_bound_ms": lower_bounds.fp32_bound_ms(case, gpu),

@@ -157,6 +157,11 @@ class MissingData(EvidencePart):
         return None
 
 
+def without_remedy(reason: str) -> str:
+    """A reason for a place that names the remedy apart, or for all such reasons at once."""
+    return BUSY if reason.startswith(BUSY) else reason
+
+
 def _without_load(reason: str) -> str:
     return f"{BUSY}; close them, and measure again: {COMMAND} {AGAIN}" if "other programs kept" in reason else reason
 

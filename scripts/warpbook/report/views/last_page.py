@@ -50,7 +50,7 @@ def _drift(ev: Evidence) -> str:
                 f"{units.percent(median(changes), 1)} (median of {len(changes)} comparisons), and at most by {at_sizes}"
                 f"{' images' * ev.is_network}."
             )
-    return " ".join([*told, "Libraries are left out: they choose an algorithm in each process." * bool(told)]).strip()
+    return " ".join([*told, "Libraries are left out: they choose an algorithm in each process." * bool(told)])
 
 
 def _missing_table(ev: Evidence) -> HtmlTable:

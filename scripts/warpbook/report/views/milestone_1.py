@@ -34,8 +34,7 @@ def milestone_1_view(ev: Evidence) -> View:
 
 def compared_programs(ev: Evidence) -> str:
     """How the frameworks' programs compare, and what the GPU's spends its time on; empty where one was not run."""
-    both = {device: ev.programs.framework(device) for device in DEVICES}
-    cpu, gpu = both["cpu"], both["gpu"]
+    cpu, gpu = map(ev.programs.framework, DEVICES)
     if cpu is None or gpu is None:
         return ""
     cpu_s, gpu_s = (float(ev.programs.runs(one.name, ev.largest).elapsed_s.median()) for one in (cpu, gpu))

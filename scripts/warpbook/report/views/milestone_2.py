@@ -6,7 +6,7 @@ import re
 from warpbook.common import units
 from warpbook.kernels.variants import Variant
 from warpbook.report.evidence import Evidence
-from warpbook.report.evidence.missing_data import BUSY
+from warpbook.report.evidence.missing_data import without_remedy
 from warpbook.report.views import cell_markup
 from warpbook.report.views.components import Cell, HtmlTable, View, numbers, words
 from warpbook.report.views.profile_tables import PROGRAM_HEAD, all_outputs, program_cells
@@ -45,9 +45,7 @@ def _why_not_run(ev: Evidence) -> str:
 
 def _idea(ev: Evidence, variant: Variant, measured: bool) -> View:
     header = variant.header
-    reasons = tuple(
-        BUSY if reason.startswith(BUSY) else reason for reason in ev.problems.for_variant(variant.name).reason.unique()
-    )
+    reasons = tuple(map(without_remedy, ev.problems.for_variant(variant.name).reason.unique()))
     first = re.split(r"(?<=\.) ", header.idea, maxsplit=1)[0]  # the file has the others
     return View(
         name=variant.name, peer=header.peer, title=variant.title, idea=first, measured=measured, problems=reasons

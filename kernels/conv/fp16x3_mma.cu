@@ -11,7 +11,7 @@ expect:    Tensor cores do 8 times the multiply-adds of the FP32 pipes and need 
            later layers gain up to 2.5 times over FP32's own bound. Beyond that, reads of shared
            memory limit them (12 of 14 cycles on 12x33x33). First layers come near the
            time of their memory traffic. Errors stay those of FP32 sums. Few images gain less.
-check:     sm__inst_executed_pipe_tensor.sum rises, smsp__sass_thread_inst_executed_op_ffma_pred_on.sum falls
+check:     sm__inst_executed_pipe_tensor_op_hmma.sum rises, smsp__sass_thread_inst_executed_op_ffma_pred_on.sum falls
 builds_on: layer_specialised
 split:     {precision: fp16, products: 3}
 reference: https://doi.org/10.1177/10943420221090256 (Ootomo and Yokota, 2022)
@@ -41,8 +41,8 @@ claims:
     change:   falls
     where:    {N: {at_least: 10000}}
     more_than: {N: {at_most: 100}}
-  - says:     sm__inst_executed_pipe_tensor.sum rises
-    quantity: sm__inst_executed_pipe_tensor.sum
+  - says:     sm__inst_executed_pipe_tensor_op_hmma.sum rises
+    quantity: sm__inst_executed_pipe_tensor_op_hmma.sum
     change:   rises
   - says:     smsp__sass_thread_inst_executed_op_ffma_pred_on.sum falls
     quantity: smsp__sass_thread_inst_executed_op_ffma_pred_on.sum

@@ -1,6 +1,7 @@
 """What a command measures."""
 
 import copy
+import itertools
 
 import numpy as np
 import pytest
@@ -58,6 +59,14 @@ def test_a_study_may_name_the_optimizations_that_are_run_whole():
     assert planned.program_sizes("fa19", "cudnn_fp32") == [10000]  # the framework
     assert planned.program_sizes("fa19", "cudnn_tf32") == []
     assert planned.program_sizes("fa19", "simd") == [10000]
+
+
+def test_every_gpu_variant_is_counted_also_where_its_program_is_not_watched_or_weights_are_missing():
+    for study, profiler in itertools.product(("fa17-final", "sp19", "gemm"), ("ncu", "cupti")):
+        target = {"arch": "sm_90", "memory_gib": 80, "profilers": [profiler]}
+        made = Targets(plan.build(load(study=study, target=target), KNOWN))
+        counted = {f"results/parts/counters/gpu/{place}.csv" for place in made.places("gpu")}
+        assert counted <= {*made.counters} if profiler == "ncu" else made.counters == []
 
 
 def test_nsight_systems_watches_starting_points_frameworks_and_submissions_beside_cupti():

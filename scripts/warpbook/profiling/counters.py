@@ -24,7 +24,8 @@ DRAM_BYTES = "dram__bytes.sum"
 LOADED_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
 INSTRUCTIONS = "smsp__inst_executed.sum"
 FFMA, FADD, FMUL = (f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum" for name in ("ffma", "fadd", "fmul"))
-TENSOR = "sm__inst_executed_pipe_tensor.sum"
+HMMA = "sm__inst_executed_pipe_tensor_op_hmma.sum"
+GMMA = "sm__inst_executed_pipe_tensor_op_gmma.sum"
 
 STALLS = {
     "long_scoreboard": "data from global or local memory",
@@ -51,7 +52,7 @@ _WAITS = {name: f"smsp__average_warps_issue_stalled_{name}_per_issue_active.rati
 
 ALWAYS = (
     SM, MEMORY, DRAM, L1, L2, ISSUE, ACHIEVED, THEORETICAL, DURATION, DRAM_BYTES, "dram__bytes_read.sum",
-    "dram__bytes_write.sum", INSTRUCTIONS, FFMA, FADD, FMUL,
+    "dram__bytes_write.sum", INSTRUCTIONS, FFMA, FADD, FMUL, HMMA, GMMA,
     *_WAITS.values(),
 )  # fmt: skip
 """Read of every launch, besides what the variants' headers name."""
@@ -262,7 +263,8 @@ NAMES = {
     "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": "wavefronts of loads from shared memory",
     "lts__t_sectors_op_write.sum": "sectors written to L2",
     "smsp__thread_inst_executed_per_inst_executed.ratio": "threads active an instruction",
-    TENSOR: "instructions of the tensor cores' pipe, on some GPUs others too",
+    HMMA: "mma instructions, counted once a warp",
+    GMMA: "wgmma instructions, counted once a warp",
     INSTRUCTIONS: "instructions, counted once a warp",
     FFMA: "FP32 multiply-adds (FFMA), counted for each thread",
     DRAM_BYTES: "bytes moved by DRAM",

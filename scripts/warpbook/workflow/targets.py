@@ -178,11 +178,7 @@ class Targets:
 
     @cached_property
     def _counted_places(self) -> list[str]:
-        """Of networks, variants whose program is watched; of other problems, which have no program, every GPU variant."""
-        if "ncu" not in self.plan.profilers or not self.on_gpu:
-            return []
-        others = [place for place in self.places("gpu") if place.split("/", 1)[0] not in self.plan.networks]
-        return [*self._profiled_places, *others]
+        return self.places("gpu") if "ncu" in self.plan.profilers and self.on_gpu else []
 
     @property
     def counters(self) -> list[str]:

@@ -55,12 +55,13 @@ def unit_row(name: str, header: Header, flop: int, call: CountedCall, peaks: dic
     unit = counters.nearest_peak(launch)
     bounds = [column for column, metric in READ.items() if metric == unit and launch.values[unit] >= counters.LOW]
     made = call.value(counters.INSTRUCTIONS)
-    # The tensor pipe runs a few instructions of kernels without matrix products too, which say nothing.
-    metrics = [counters.FFMA, *([counters.TENSOR] if header.split or header.precision != "fp32" else [])]
-    parts = [*(call.instruction_share(metric) for metric in metrics), None][: len(INSTRUCTIONS) - 1]
+    products = [
+        share for metric in (counters.HMMA, counters.GMMA) if (share := call.instruction_share(metric)) is not None
+    ]
     words = (
         counters.amount(made, "") if made else MISSING,
-        *(counters.percent(part) for part in parts),
+        counters.percent(call.instruction_share(counters.FFMA)),
+        counters.percent(sum(products) if products else None),
     )
     return UnitRow(name, shares, "".join(bounds), words)
 

@@ -98,7 +98,7 @@ rule count_network:
     params:
         images=lambda wildcards: PLAN.sizes(wildcards.network)[-1],
         weights=lambda wildcards: PLAN.weight_sets(wildcards.network)[0],
-        metrics=[*counters.ALWAYS, counters.TENSOR],
+        metrics=counters.ALWAYS,
         timeout=CONFIG.measuring.timeout_s,
         rerun_on_network=lambda wildcards: CONFIG.network(wildcards.network).shapes_sha256,
         rerun_on_columns=code_dependencies.column_types(tables.COUNTERS),

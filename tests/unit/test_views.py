@@ -195,14 +195,14 @@ def counted(**values: float) -> CountedCall:
 
 def test_bars_are_the_units_read_and_the_operations_done_in_percent_of_their_peaks():
     busy = {"ISSUE": 84.0, "SM": 85.0, "L1": 60.0, "L2": 14.0, "DRAM": 8.0}
-    call = counted(**busy, FFMA=2_000.0, FADD=500.0, FMUL=500.0, INSTRUCTIONS=1_250.0, HMMA=0.0)
+    call = counted(**busy, FFMA=2_000.0, FADD=500.0, FMUL=500.0, INSTRUCTIONS=1_250.0, HMMA=25.0, HFMA2=25.0)
     peaks = {"fp32": 50.0, "fp16": 400.0}
     row = unit_plots.unit_row("direct", Header(), 100_000, call, peaks)
     read = {"Issue": 84.0, "Pipes": 85.0, "L1, shared": 60.0, "L2": 14.0, "DRAM": 8.0}
     assert row.shares == read | {"FP32": pytest.approx(100 * 5_000 / (1000 * 50))}
     assert (row.bound, row.words) == ("Issue", ("1.25\u202fk", "5\u202f%", "0\u202f%"))
     split = Header(split=Split(precision="fp16", products=3))
-    both = counted(**busy, INSTRUCTIONS=1_250.0, HMMA=25.0, GMMA=100.0)
+    both = counted(**busy, INSTRUCTIONS=1_250.0, HMMA=150.0, HFMA2=25.0)
     of_split = unit_plots.unit_row("split", split, 100_000, both, peaks)
     assert (of_split.shares["Tensor cores"], of_split.words[-1]) == (pytest.approx(75), "10\u202f%")
     assert "Tensor cores" not in unit_plots.unit_row("split", split, 100_000, call, peaks | {"fp16": None}).shares

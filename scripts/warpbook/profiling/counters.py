@@ -25,7 +25,7 @@ LOADED_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
 INSTRUCTIONS = "smsp__inst_executed.sum"
 FFMA, FADD, FMUL = (f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum" for name in ("ffma", "fadd", "fmul"))
 HMMA = "sm__inst_executed_pipe_tensor_op_hmma.sum"
-GMMA = "sm__inst_executed_pipe_tensor_op_gmma.sum"
+HFMA2 = "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum"
 
 STALLS = {
     "long_scoreboard": "data from global or local memory",
@@ -52,7 +52,7 @@ _WAITS = {name: f"smsp__average_warps_issue_stalled_{name}_per_issue_active.rati
 
 ALWAYS = (
     SM, MEMORY, DRAM, L1, L2, ISSUE, ACHIEVED, THEORETICAL, DURATION, DRAM_BYTES, "dram__bytes_read.sum",
-    "dram__bytes_write.sum", INSTRUCTIONS, FFMA, FADD, FMUL, HMMA, GMMA,
+    "dram__bytes_write.sum", INSTRUCTIONS, FFMA, FADD, FMUL, HMMA, HFMA2,
     *_WAITS.values(),
 )  # fmt: skip
 """Read of every launch, besides what the variants' headers name."""
@@ -160,6 +160,12 @@ class CountedCall:
         counted, made = self.value(metric), self.value(INSTRUCTIONS)
         return percent_of_instructions(metric, counted, made) if counted is not None and made else None
 
+    @property
+    def matrix_share(self) -> float | None:
+        """The share of its instructions that are mma or wgmma, in percent; None where there is no reading."""
+        whole, halves = self.instruction_share(HMMA), self.instruction_share(HFMA2)
+        return whole - halves if whole is not None and halves is not None else None
+
     def _scale_up(self, counted: list[float | None]) -> float | None:
         """A sum over all launches from those counted; None where one gave no reading."""
         readings = [count for count in counted if count is not None]
@@ -263,8 +269,7 @@ NAMES = {
     "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": "wavefronts of loads from shared memory",
     "lts__t_sectors_op_write.sum": "sectors written to L2",
     "smsp__thread_inst_executed_per_inst_executed.ratio": "threads active an instruction",
-    HMMA: "mma instructions, counted once a warp",
-    GMMA: "wgmma instructions, counted once a warp",
+    HMMA: "instructions of the tensor cores' pipe (HMMA, HGMMA, and HFMA2, which compilers set registers by)",
     INSTRUCTIONS: "instructions, counted once a warp",
     FFMA: "FP32 multiply-adds (FFMA), counted for each thread",
     DRAM_BYTES: "bytes moved by DRAM",

@@ -55,13 +55,10 @@ def unit_row(name: str, header: Header, flop: int, call: CountedCall, peaks: dic
     unit = counters.nearest_peak(launch)
     bounds = [column for column, metric in READ.items() if metric == unit and launch.values[unit] >= counters.LOW]
     made = call.value(counters.INSTRUCTIONS)
-    products = [
-        share for metric in (counters.HMMA, counters.GMMA) if (share := call.instruction_share(metric)) is not None
-    ]
     words = (
         counters.amount(made, "") if made else MISSING,
         counters.percent(call.instruction_share(counters.FFMA)),
-        counters.percent(sum(products) if products else None),
+        counters.percent(call.matrix_share),
     )
     return UnitRow(name, shares, "".join(bounds), words)
 

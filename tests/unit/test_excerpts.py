@@ -115,3 +115,17 @@ def test_every_kernel_s_excerpt_is_made_of_lines_of_the_two_sources():
             if sign != GAP:
                 whole = own[sign].code + own[sign].launcher_code + "\n".join(own[sign].defines)
                 assert " ".join(text.split()) in " ".join(whole.split())
+
+
+def test_code_that_no_launched_kernel_calls_is_left_out():
+    variant, over = KNOWN["layer_specialised"], KNOWN["constant_weights"]
+
+    def added(launched):
+        found = excerpts.excerpt(variant, over, 10_000, [conv(5)], {"layer_specialised": launched})
+        return "\n".join(text for sign, text in shown(found) if sign == ADDED)
+
+    first, later = added({"arrange", "first_layer_5"}), added({"arrange", "later_layer_5"})
+    assert "first_layer<5>" in first and "later_layer" not in first and "template" in first
+    assert "later_layer<5>" in later and "first_layer" not in later
+    unknown = added({"of_a_library"})
+    assert "first_layer<5>" in unknown and "later_layer<5>" in unknown

@@ -3,11 +3,11 @@
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 from pygments.lexers.c_cpp import CppLexer
@@ -19,6 +19,9 @@ from warpbook.kernels.headers import is_unusual
 from warpbook.kernels.launch_inference import cuda_ast, launch_sites
 from warpbook.kernels.variants import Variant
 from warpbook.problems.problem import Case
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
 MOST_LINES = 9  # lines of an excerpt, what is left out not counted
 MOST_PAIRS = 100_000  # pairs of equal lines; the project's files have hundreds
@@ -70,23 +73,29 @@ class _Entry:
 
 
 def excerpt(
-    variant: Variant, baseline: Variant, most_lines: int = MOST_LINES, cases: Sequence[Case] = ()
+    variant: Variant,
+    baseline: Variant,
+    most_lines: int = MOST_LINES,
+    cases: Sequence[Case] = (),
+    launched: Mapping[str, set[str]] | None = None,
 ) -> Excerpt | None:
     """The stretch of at most `most_lines` lines that tells most of what `variant` changes in `baseline`: in kernels,
     else constants, else launchers. None where nothing differs. cases: what it is read for. Code for extents that they do not
-    have tells nothing, and kernels for unusual cases alone are left out where none is."""
+    have tells nothing, and kernels for unusual cases alone are left out where none is. launched: by variant its kernels
+    that a GPU ran on the cases; what no such kernel calls is left out."""
     usual = bool(cases) and not any(map(is_unusual, cases))
+    ran = launched or {}
     extents = {extent for case in cases for extent in case.extents.values()}
     if variant.language != baseline.language:
         ending = ".py" if variant.language else ".cu"
-        own = _kernels_of_python(variant.launcher_code) if variant.language else _kernels_code(variant, usual)
+        own = _kernels_of_python(variant.launcher_code) if variant.language else _kernels_code(variant, usual, ran)
         if (found := _stretch("", own, most_lines, extents)) is None:
             return None
         entries, added, _ = found
         lines = tuple(Line(" ", line.code) for line in _highlight(entries, "", own, ending))
         return Excerpt(f"{variant.name}{ending}", "", lines, added - len(lines), added, 0)
     kernels = variant.cuda_source and baseline.cuda_source
-    sides = [(_kernels_code(variant, usual), _kernels_code(baseline, usual), ".cu")] if kernels else []
+    sides = [(_kernels_code(variant, usual, ran), _kernels_code(baseline, usual, ran), ".cu")] if kernels else []
     if variant.code == baseline.code or variant.defines != baseline.defines:
         sides.append(("\n".join(variant.defines), "\n".join(baseline.defines), ".cu"))
     sides.append((variant.launcher_code, baseline.launcher_code, ".py"))
@@ -100,15 +109,36 @@ def excerpt(
     return None
 
 
-def _kernels_code(variant: Variant, usual: bool) -> str:
-    """Its code as it is compiled for a GPU: without that of a program that launches it, if it stands in one."""
+def _kernels_code(variant: Variant, usual: bool, launched: Mapping[str, set[str]]) -> str:
+    """Its code as it is compiled for a GPU: without that of a program that launches it, if it stands in one, and without
+    functions that no launched kernel calls."""
     code = variant.code if variant.course else cuda_ast.device_code(variant.code)
-    if not (usual and variant.header.general):
+    ran = launched.get(variant.name, set())
+    if not ran and not (usual and variant.header.general):
         return code
-    node = launch_sites.kernel_definitions(cuda_ast.parse(code)).get(variant.header.general.kernel)
-    if node and node.parent and node.parent.type == "linkage_specification":
+    root = cuda_ast.parse(code)
+    kernels, functions = launch_sites.kernel_definitions(root), launch_sites.functions(root)
+    if ran & kernels.keys():
+        outside = cuda_ast.blank(code, functions.values())
+        called = {*_WORD.findall(outside)} - kernels.keys() | ran
+        while more := {word for name in called & functions.keys() for word in _words(functions[name])} - called:
+            called |= more
+        idle = functions.keys() - called
+    else:
+        idle = {variant.header.general.kernel} & kernels.keys() if usual and variant.header.general else set()
+    return cuda_ast.blank(code, [_with_linkage(functions[name]) for name in idle])
+
+
+def _words(function: "Node") -> set[str]:
+    return {*_WORD.findall(cuda_ast.node_text(function))}
+
+
+def _with_linkage(function: "Node") -> "Node":
+    """A function with what stands before it: `extern "C"`, or the parameters of a template."""
+    node = function
+    while node.parent and node.parent.type in ("linkage_specification", "template_declaration"):
         node = node.parent
-    return cuda_ast.blank(code, [node]) if node else code
+    return node
 
 
 def _kernels_of_python(code: str) -> str:

@@ -291,7 +291,7 @@ def _words(node: "Node") -> set[str]:
 def _written_of(given: "Node", called: str, place: int, root: "Node", seen: frozenset[str]) -> set[str]:
     """Names in what a function of the file gets at a place, a pointer or a structure of pointers, where it writes through
     it: of a structure those of the members that it names."""
-    function = None if called in seen else _functions(root).get(called)
+    function = None if called in seen else functions(root).get(called)
     parameters = function_parameters(function) if function else []
     if function is None or place >= len(parameters):
         return set()
@@ -308,7 +308,7 @@ def _written_of(given: "Node", called: str, place: int, root: "Node", seen: froz
 
 
 @lru_cache(8)
-def _functions(root: "Node") -> "dict[str, Node]":
+def functions(root: "Node") -> "dict[str, Node]":
     """The functions that a file defines, by name."""
     defined = (node for node in cuda_ast.walk(root) if node.type == "function_definition")
     return {declared_name(cuda_ast.field(node, "declarator")): node for node in defined}

@@ -34,6 +34,11 @@ class CounterValues(EvidencePart):
         return counters.counted_calls(self.table)
 
     @cached_property
+    def kernels_launched(self) -> dict[str, set[str]]:
+        """By variant the kernels that it launched on the layers on which it was counted."""
+        return {name: {launch.kernel for launch in self.launches(name)} for name, _ in self.calls}
+
+    @cached_property
     def counted(self) -> list[tuple[Variant, Case, CountedCall]]:
         """The counted calls of variants with sound figures, variant by variant."""
         return [

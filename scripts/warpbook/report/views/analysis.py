@@ -199,7 +199,7 @@ def _units(ev: Evidence) -> Figure | None:
         "No dark bar: latency bounds it. Issue is dark only where it is as busy as the busiest pipe, and DRAM, not L2, where both pass "
         f"{counters.HIGH:.0f} %. Issue and L1 count "
         f"the cycles in which a multiprocessor is active, the others all. On the right: instructions of the whole call, counted once a warp, and "
-        f"the share of FP32 FMAs, 32 threads' as one. Where the method takes tensor cores, their pipe's share stands there too.{ev.selection.older_run_note(tables.COUNTERS)}",
+        f"the shares of FP32 FMAs, 32 threads' as one, and of mma and wgmma.{ev.selection.older_run_note(tables.COUNTERS)}",
     )
 
 

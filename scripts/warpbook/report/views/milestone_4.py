@@ -107,7 +107,9 @@ def _optimization(ev: Evidence, variant: Variant) -> View:
         outcome=_outcome(ev, variant, at_largest, speedups) if at_largest and not problems else None,
         pace=trace_layout.overhead_sentence(ev, variant),
         figure=_gains(ev, variant) if sound else None,
-        change=excerpt(variant, ev.plan.variants[variant.header.builds_on], cases=ev.layers),
+        change=excerpt(
+            variant, ev.plan.variants[variant.header.builds_on], cases=ev.layers, launched=ev.counters.kernels_launched
+        ),
         claims=claim_table.claims_by_verdict(ev, variant.name),
         streams=_streams(ev, variant),
         built=_build_comparison(ev, variant),

@@ -250,7 +250,6 @@ def _facts(ev: Evidence, best: Variant, lead: Variant) -> Iterator[tuple[str, Ce
     archived = [run for run in ev.cited_runs if run is not ev.local]
     kinds = ((run.run_id, ", ".join(ev.selection.kinds_from(run))) for run in archived)
     runs = [f"{what}: run {run_id}" if what else f"run {run_id}" for run_id, what in kinds]
-    yield "GPU", "; ".join([f"{gpu['name']}{several}, {size}", *runs])
     limits = [
         f"{words} {gpu[key]:.0f}\u202f{unit}"
         for words, key, unit in (
@@ -258,8 +257,8 @@ def _facts(ev: Evidence, best: Variant, lead: Variant) -> Iterator[tuple[str, Ce
         )
         if gpu.get(key)
     ]  # fmt: skip
-    if limits:
-        yield "Clocks and power", f"at most {', '.join(limits)}"
+    most = [f"at most {', '.join(limits)}"] if limits else []
+    yield "GPU", "; ".join([f"{gpu['name']}{several}, {size}", *most, *runs])
     major, minor = divmod(int(gpu["runtime_cuda"]), 1000)
     driver, held = gpu.get("driver") or "unknown", machine["packages"]
     libraries = (f"{name} {held[name]}" for name in ("cuDNN", "cuBLAS", "torch") if name in held)

@@ -3,6 +3,7 @@
 from warpbook.common import units
 from warpbook.common.units import MISSING
 from warpbook.kernels.variants import Variant
+from warpbook.problems.problem import Case
 from warpbook.report.evidence import Evidence
 from warpbook.report.figures import time_plots
 from warpbook.report.views import cell_markup, executive, milestone_1
@@ -86,8 +87,18 @@ def _gpu_figure(ev: Evidence) -> Figure:
         f"Bars of op time of GPU variants on each {ev.case_word}, with lower bounds.",
         f"Op time on each {ev.case_word}, {ev.at_size(ev.largest)}, {ev.device_name('gpu')}: {shown}"
         "Medians with 95 % intervals, L2 cache flushed before each call. Dashed: the direct method's FP32 bound; short dashes: that of the variant's method."
-        f"{' →: beyond the chart.' if '→' in svg else ''}",
+        f"{' →: beyond the chart.' if '→' in svg else ''}{_form_of(ev.layers[0])}",
     )
+
+
+def _form_of(case: Case) -> str:
+    """What the numbers of a layer's short form are; empty for other problems."""
+    if case.problem.name != "conv":
+        return ""
+    extent = case.extents
+    size, filters = f"{extent['H']}x{extent['W']}", f"{extent['K']}x{extent['KW']}"
+    channels = f"{extent['C']} channel{'s' * (extent['C'] > 1)} of {size}"
+    return f" {case}: {channels}, {extent['M']} filters of {filters}."
 
 
 def _cpu_code(ev: Evidence, naive: Variant, best: Variant) -> View:

@@ -138,8 +138,9 @@ def test_the_box_holds_the_machine_and_one_refuted_claim(ev):
     assert facts["GPU"].startswith(f"{gpu['name']} (each job on one of two), {gpu['multiprocessors']} ")
     assert facts["Software"].startswith(f"driver {gpu['driver']} (CUDA {gpu['driver_cuda']}); ")
     assert "; CPU times from " in facts["CPU"]
-    over = facts["Over the best CPU code"]
-    assert isinstance(over, Markup) and over.striptags().endswith(f" ({ev.ranking.best_cpu.stem})")
+    over = facts["Best GPU over best CPU code"]
+    pair = f"{ev.ranking.best.stem} over {ev.ranking.best_cpu.stem}, {ev.at_size(ev.largest)}"
+    assert isinstance(over, Markup) and over.striptags().endswith(f": {pair}")
     example = facts["Claims"].split("One refuted: ")[1]
     refuted = [one for one in ev.claims.refuted if example.startswith(f"{one.variant}, “{one.claim.says}”")]
     assert refuted[0].variant in [step.name for step in ev.ranking.chain(ev.ranking.best)]
@@ -511,7 +512,7 @@ def test_where_no_cpu_figures_are_wanted_that_is_said_and_nothing_else_speaks_of
     ev, why = study(cpu="none"), "the configuration asks for no CPU times (cpu: none)"
     assert cover.cover_view(ev, MADE, "", dirty=None).cpu == f"none: {why}"
     facts = dict(executive.executive_view(ev).facts.rows)
-    assert facts["Left out"] == f"CPU times: {why}" and "Over the best CPU code" not in facts
+    assert facts["Left out"] == f"CPU times: {why}" and "Best GPU over best CPU code" not in facts
     assert (
         milestone_2.milestone_2_view(ev).missing
         == last_page.last_page_view(ev).unwanted

@@ -11,7 +11,6 @@ import pynvml
 
 from warpbook.harness.bench import SteadyCall, WorkerProcess
 from warpbook.machine.cuda_devices import Device
-from warpbook.runs.tables import OTHERS_COMPUTE
 
 # Reasons that mean that the device could not run as fast as it otherwise would.
 _SLOWDOWNS = (
@@ -132,7 +131,7 @@ class Clock:
         until = time.monotonic() + ENDING_S
         while others := self._other_processes():
             if time.monotonic() > until:
-                return f"{others} {OTHERS_COMPUTE}; wait for their end, or end them"
+                return f"{others} more processes compute on the GPU; wait for their end, or end them"
             time.sleep(POLL_INTERVAL_S)
         self._asked_us = time.time_ns() // 1000
         most = self._query(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM)

@@ -62,7 +62,7 @@ def _correctness_line(ev: Evidence) -> str:
     emulated = {one.stem: tally for one, tally in ev.checks.without_time if tally.tests}
     untested = [(one, tally.unsupported) for one, tally in ev.checks.without_time if not tally.tests]
     unchecked = {one.stem: reason.replace(one.name, "it") for one, reason in untested}
-    measured = ev.ranking.measured_variants(device)
+    measured = ev.ranking.timed_variants(device)
     tallies = {one.stem: found for one in measured if (found := ev.checks.for_variant(one.name))} | emulated
     wrong = [name for name, tally in tallies.items() if tally.passed < tally.tests]
     left = f"not checked: {units.join_some([*unchecked])}: {next(iter(unchecked.values()), '')}"

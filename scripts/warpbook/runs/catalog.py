@@ -102,18 +102,6 @@ class Run:
         wrong = {row["variant"] for row in tests if row["ok"] != "true" and row["status"] != "unsupported"}
         return (right - wrong) & {*self.record["variants"]}
 
-    def disturbed(self, network: str) -> list[str]:
-        """The variants that it has no times of on a network, because other processes computed on the GPU."""
-        text = archive_reader.read(self.path, tables.OP_TIMES.name).decode()
-        rows = csv.DictReader(io.StringIO(text)) if tables.OTHERS_COMPUTE in text else ()
-        return sorted(
-            {
-                row["variant"]
-                for row in rows
-                if row["case"].partition("/")[0] == network and tables.OTHERS_COMPUTE in row["reason"]
-            }
-        )
-
     def built(self, variant: str, source_sha256: str, architectures: Iterable[str]) -> bool:
         """Whether it built this source of a variant for all these architectures."""
         known = self.record["variants"].get(variant, {"source_sha256": ""})["source_sha256"] == source_sha256
@@ -217,21 +205,14 @@ def earlier_runs_of_model(run: Run, network: str, folder: Path | None = None) ->
 
 
 def find_newest(network: str, folder: Path | None = None) -> tuple[Run | None, list[str]]:
-    """The newest archived run with a GPU that holds a network, and why others were passed over. One whose times other
-    processes disturbed gives way to an older one that is whole."""
+    """The newest archived run with a GPU that holds a network, and why others were passed over."""
     usable, refused = _gpu_runs(folder)
-    disturbed: dict[str, Run] = {}
     for run in reversed(usable):
-        if network not in run.record["networks"]:
-            continue
-        if not (proven := _verify(run)):
+        if network in run.record["networks"]:
+            if proven := _verify(run):
+                return proven, refused
             refused.append(run.problem)
-        elif names := proven.disturbed(network):
-            reason = f"{run.run_id}: other processes computed on the GPU while {', '.join(names)} were timed"
-            disturbed[reason] = proven
-        else:
-            return proven, [*refused, *disturbed]
-    return next(iter(disturbed.values()), None), refused
+    return None, refused
 
 
 def run_before(run: Run, network: str, folder: Path | None = None) -> Run | None:

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SHARE = Range(0, 1)
-OTHERS_COMPUTE = "more processes compute on the GPU"  # of a reason: the machine's fault, not the variant's
 NAME, REASON = 300, 2000  # characters that a name and a reason have at most
 
 _VARIANT = text("stem of the kernel's file, its problem before it where that is not conv: gemm/tiled", most=NAME)

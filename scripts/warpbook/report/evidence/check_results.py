@@ -193,12 +193,8 @@ class CheckResults(EvidencePart):
     def without_time(self) -> list[tuple[Variant, CheckTally]]:
         """The study's GPU variants that have no time in the report, with their tests on the CPU emulator in sum; the user's
         own, too, where no test could be made."""
-        largest, layers = self._ev.largest, self._ev.layer_names
-        untimed = [
-            variant
-            for variant in self._ev.compared_variants("gpu")
-            if not any(self._ev.times.op(variant.name, layer, largest) for layer in layers)
-        ]
+        timed = self._ev.ranking.timed_variants("gpu")
+        untimed = [variant for variant in self._ev.compared_variants("gpu") if variant not in timed]
         tallies = [(variant, self.emulator_tally(variant.name)) for variant in untimed]
         return [(variant, tally) for variant, tally in tallies if tally and (tally.tests or variant.own)]
 

@@ -22,6 +22,12 @@ class Ranking(EvidencePart):
             and all(self._ev.times.op(variant.name, layer, largest) for layer in self._ev.layer_names)
         ]
 
+    def timed_variants(self, device: str) -> list[Variant]:
+        """Variants of a device with a sound op time for any layer at the largest size."""
+        times, largest, layers = self._ev.times, self._ev.largest, self._ev.layer_names
+        compared = self._ev.compared_variants(device)
+        return [one for one in compared if any(times.op(one.name, layer, largest) for layer in layers)]
+
     def _ours(self, *, fp32: bool) -> list[Variant]:
         variants = self.measured_variants("gpu", peers=False)
         return [variant for variant in variants if (variant.header.precision == "fp32") == fp32]

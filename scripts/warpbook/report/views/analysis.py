@@ -196,7 +196,7 @@ def _units(ev: Evidence) -> Figure | None:
         "Use of each unit in percent of its peak, in the longest kernel of a call. Rows: the first kernel, each step from it to the "
         "best, and the fastest library at FP32 accuracy, as far as they were counted. Pipes: the busiest arithmetic pipe; FP32: operations done. "
         f"{needed}Dark: the unit nearest its peak, from {counters.LOW:.0f} % on: it bounds the kernel, below {counters.HIGH:.0f} % in part. "
-        "No dark bar: latency bounds it. Issue is dark only where it is as busy as the busiest pipe, and DRAM, not L2, where both pass "
+        "No dark bar: latency bounds it. Issue is dark only if it is as busy as the busiest pipe. Of DRAM and L2, DRAM is dark if both pass "
         f"{counters.HIGH:.0f} %. Issue and L1 count "
         f"the cycles in which a multiprocessor is active, the others all. On the right: instructions of the whole call, counted once a warp, and "
         f"the shares of FP32 FMAs, 32 threads' as one, and of mma and wgmma.{ev.selection.older_run_note(tables.COUNTERS)}",

@@ -95,10 +95,9 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
                 f" ({units.percent(bound / alone.value, 0)} by GPU time: without the launch and the wait for it)"
             )
     mixed = _mix(ev)
-    faster = f" ({units.time(mixed[0])} with {mixed[1]})" if mixed else ""
     return (
-        f"{best.stem} computes {where} in {units.time(total.value)}{faster}"
-        f"{'. Speed: ' if compared else ''}{units.join_all(compared)}"
+        f"{best.stem} computes {where} in {units.time(total.value)}{'. Speed: ' if compared else ''}{units.join_all(compared)}"
+        f"{f'. With {mixed[1]}: {units.time(mixed[0])}' if mixed else ''}"
     )
 
 
@@ -180,12 +179,12 @@ def _correctness_sentence(ev: Evidence, best: Variant) -> str:
     others = [(stem, tally) for name, stem in mixed.items() if (tally := ev.checks.for_variant(name))]
     right = all(tally.passed == tally.tests for tally in (mine, *(tally for _, tally in others)))
     words = f"{'Yes' if right else 'No'}: {best.stem} passes {mine.passed} of {mine.tests} tests against float64"
-    words += "".join(f", {name} {tally.passed} of {tally.tests}" for name, tally in others)
+    beside = "".join(f"; {name} {tally.passed} of {tally.tests}" for name, tally in others)
     if mine.labels is None:
-        return words
+        return words + beside
     if mine.labels == 0:
-        return f"{words}, and no label differs"
-    return f"{words}, and {units.count(mine.labels)} of its labels differ{'s' if mine.labels == 1 else ''}"
+        return f"{words}, and no label differs{beside}"
+    return f"{words}, and {units.count(mine.labels)} of its labels differ{'s' if mine.labels == 1 else ''}{beside}"
 
 
 def _program_sentence(ev: Evidence, best: Variant) -> str:
@@ -201,7 +200,8 @@ def _program_sentence(ev: Evidence, best: Variant) -> str:
         shares.append(op.value / whole_ms)
         share = units.percent(shares[-1], 1 if shares[-1] >= 0.001 else 2)
         whole = "" if each else " of the whole program"
-        each.append(f"{share}{whole} ({units.time(whole_ms, 3)}, n\u202f{len(found)}) with {one.stem}")
+        took = "" if each else f" ({units.time(whole_ms, 3)}, n\u202f{len(found)})"
+        each.append(f"{share}{whole}{took} with {one.stem}")
     whole = _whole_network_sentence(ev, best)
     so = ": too little to change its time measurably" if max(shares) < NOTABLE else ""
     return f"The convolutions take {units.join_all(each)}{so}{whole and f'. {whole}'}"
@@ -216,7 +216,9 @@ def _whole_network_sentence(ev: Evidence, best: Variant) -> str:
         if one and time:
             merges = bool(convolutions and time.value < convolutions.value)
             notes = ", ".join([*["library"] * peers, *["merges layers"] * merges])
-            calls.append(f"{units.time(time.value)} with {one.name}{notes and f' ({notes})'}")
+            calls.append(
+                f"{units.time(time.value)}{' of GPU time' * (not calls)} with {one.name}{notes and f' ({notes})'}"
+            )
     return f"As one call the whole network takes {units.join_all(calls)}" if calls else ""
 
 
@@ -275,8 +277,13 @@ def _facts(ev: Evidence, best: Variant, lead: Variant) -> Iterator[tuple[str, Ce
             if one.name not in whole
         )
         where = f"; others lack times of a {ev.case_word}" * in_part
-        yield "Over the best CPU code", Markup("{} ({}{})").format(cell_markup.ratio_cell(speedup), code.stem, where)
-    tallies = [found for one in ev.ranking.measured_variants("gpu") if (found := ev.checks.for_variant(one.name))]
+        over = Markup("{}: {} over {}, {}{}")
+        at = ev.at_size(ev.largest)
+        yield (
+            "Best GPU over best CPU code",
+            over.format(cell_markup.ratio_cell(speedup), best.stem, code.stem, at, where),
+        )
+    tallies = [found for one in ev.ranking.timed_variants("gpu") if (found := ev.checks.for_variant(one.name))]
     sound = sum(one.passed == one.tests for one in tallies)
     yield "Tests", f"{sound} of {len(tallies)} GPU variants pass all of theirs{_error_against_direct(ev, lead)}"
     if claims := claim_table.tally_claims(ev):

@@ -137,7 +137,7 @@ def ladder_table(
     ) * has_energy
     columns = (
         "Op time is the median of calls and a wait for the device, with half its 95 % interval. TFLOP/s and GB/s count the direct "
-        "method's operations, and each array once. The bound is that of the variant's own method and precision. The last column compares a "
+        "method's operations, and each array once. The bound is that of the variant's own method and precision; a library's method is taken for direct unless it is faster. The last column compares a "
         f"variant with the one that it builds on.{energy} †: times of two separate jobs. A ratio without it is of samples taken in "
         "alternation; the times are of each variant's own job."
         if explained
@@ -230,11 +230,7 @@ def _verdict(ev: Evidence, one: Variant, cases: tuple[Case, ...], size: int) -> 
 
 def _chart(ev: Evidence, device: str) -> Figure:
     what = "Rate" if any(case.at(ev.largest).flops for case in ev.layers) else "Traffic"
-    timed = [
-        one
-        for one in ev.compared_variants(device)
-        if any(ev.times.op(one.name, case, ev.largest) for case in ev.layer_names)
-    ]
+    timed = ev.ranking.timed_variants(device)
     drawn = ev.ranking.foremost(device) or timed
     left_out = [one.stem for one in timed if one not in drawn]
     shown = (

@@ -47,7 +47,7 @@ def compared_programs(ev: Evidence) -> str:
     if calls_s and device_s:
         words += (
             f" Of its {units.seconds(gpu_s)}\u202fs, API calls take {units.seconds(calls_s)}\u202fs and the device works "
-            f"for {units.seconds(device_s)}\u202fs; the rest is the host's own."
+            f"for {units.seconds(device_s)}\u202fs; calls and device overlap."
         )
     return words
 

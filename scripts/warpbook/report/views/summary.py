@@ -76,7 +76,7 @@ def _framework_facts(ev: Evidence) -> tuple[Fact, ...]:
 
 
 def _gpu_figure(ev: Evidence) -> Figure:
-    measured = len(ev.ranking.measured_variants("gpu"))
+    measured = len(ev.ranking.timed_variants("gpu"))
     shown = "every GPU variant. "
     if measured > len(ev.ranking.foremost("gpu")):
         shown = f"the fastest of {measured} GPU variants, the naive one and the libraries. "

@@ -7,7 +7,7 @@ idea:      Every FP32 value is split into a hi and a lo FP16 part, which togethe
            one run of K*C values. Layers of one channel multiply 8 neighbouring pixels by the weights of 9 - K
            shifted outputs. Layers other than the networks' take a general kernel. Images with values too small for
            FP16 parts beside the largest go into a list, and a last kernel computes the outputs around those in FP32.
-expect:    By mma.sync, tensor cores do 8 times the multiply-adds of FP32 pipes and need 3 times as many, so
+expect:    mma.sync does 8 times the multiply-adds of FP32, half the tensor cores' peak, and needs 3 times as many. So
            later layers gain up to 2.5 times over FP32's own bound. Beyond that, reads of shared
            memory limit them (12 of 14 cycles on 12x33x33). First layers come near the
            time of their memory traffic. Errors stay those of FP32 sums. Few images gain less.

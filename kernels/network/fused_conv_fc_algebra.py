@@ -1,8 +1,8 @@
 """
 title:     Second convolution and fully connected layer as one matrix
 idea:      The last convolution of these networks and the fully connected layer are both linear, so that they are one
-           matrix, computed once in float64. The convolution, whose outputs are twice its inputs, is never computed,
-           and the GEMM is half the size. Else as fused_mma.
+           matrix, computed once in float64. The convolution is never computed, and the GEMM is smaller, for it sums
+           over the convolution's inputs, fewer than its outputs. Else as fused_mma.
 expect:    The second convolution's time is gone, and the fully connected layer's falls as its inputs do. Fewer
            roundings, for one sum takes the place of two.
 builds_on: fused_mma

@@ -10,7 +10,7 @@ claims:
   - says:     accesses to shared memory fall to a tenth
     quantity: l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum
     change:   falls
-    by:       60 %
+    by:       85 %
   - says:     time falls by less than 20 %
     quantity: gpu_time
     change:   falls

@@ -23,7 +23,7 @@ claims:
   - says:     accesses to shared memory fall to a tenth
     quantity: l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum
     change:   falls
-    by:       50 %
+    by:       85 %
 */
 
 #include "warp_reduce.cuh"

@@ -26,10 +26,10 @@ def method_bound_ms(case: Case, header: Header, gpu: dict[str, Any], kept_bytes:
         peak = split_peak / header.split.products if split_peak else None
     elif header.method == "direct":
         peak = peaks.get(header.precision, peaks["fp32"])  # FP64 and whole numbers are no faster than FP32
-    return lower_bound_ms(case, _fastest_gb_per_s(gpu), peak, kept_bytes)
+    return lower_bound_ms(case, fastest_gb_per_s(gpu), peak, kept_bytes)
 
 
-def _fastest_gb_per_s(gpu: dict[str, Any]) -> float:
+def fastest_gb_per_s(gpu: dict[str, Any]) -> float:
     """A GPU may write faster than it copies: DRAM takes time to turn from reading to writing. A run of an older version has
     measured copies alone."""
     return max(float(gpu["copy_gb_per_s"]), float(gpu.get("write_gb_per_s") or 0.0))
@@ -37,7 +37,7 @@ def _fastest_gb_per_s(gpu: dict[str, Any]) -> float:
 
 def fp32_bound_ms(case: Case, gpu: dict[str, Any]) -> float:
     """The bound of the direct method in FP32 on a run's GPU."""
-    return lower_bound_ms(case, _fastest_gb_per_s(gpu), gpu["peak_gflop_per_s"]["fp32"])
+    return lower_bound_ms(case, fastest_gb_per_s(gpu), gpu["peak_gflop_per_s"]["fp32"])
 
 
 def memory_bound_ms(case: Case, gpu: dict[str, Any]) -> float:
@@ -47,5 +47,5 @@ def memory_bound_ms(case: Case, gpu: dict[str, Any]) -> float:
 
 def bounding_resource(case: Case, gpu: dict[str, Any]) -> str:
     """Which of the two makes the FP32 bound: `memory bandwidth` or `FP32 arithmetic`."""
-    moved = lower_bound_ms(case, _fastest_gb_per_s(gpu), None)
+    moved = lower_bound_ms(case, fastest_gb_per_s(gpu), None)
     return "memory bandwidth" if moved == fp32_bound_ms(case, gpu) else "FP32 arithmetic"

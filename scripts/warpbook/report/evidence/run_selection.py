@@ -130,9 +130,9 @@ class Selection(EvidencePart):
         found = {table: self.run_with(table) for table in OLDER_RUN_TABLES}
         return {table: run for table, run in found.items() if run and run is not self._ev.gpu_run}
 
-    def kinds_from(self, run: Run) -> list[str]:
-        """What is taken from an older run, in words."""
-        return [OLDER_RUN_TABLES[table] for table, older in self.from_older_run.items() if older is run]
+    def kinds_from(self, run: Run, of: Iterable[Table] = OLDER_RUN_TABLES) -> list[str]:
+        """What is taken from an older run, in words, of these tables."""
+        return [OLDER_RUN_TABLES[table] for table in of if self.from_older_run.get(table) is run]
 
     def older_run_note(self, table: Table) -> str:
         """To follow a caption: the older run that a table's figures are of; empty where they are of the study's own."""

@@ -107,8 +107,8 @@ def _gpu(ev: Evidence) -> str:
     name = f"{ev.device_name('gpu')}{several}"
     if ev.gpu_run is ev.local:
         return f"{name}, measured here"
-    commit = ev.gpu_run.record["commit"]
-    code = f", code of commit {commit[:12]}" if commit else ""
+    changed = " with uncommitted changes" * ev.gpu_run.record["dirty"]
+    code = f", code of commit {ev.gpu_run.record['commit'][:12]}{changed}" if ev.gpu_run.record["commit"] else ""
     return f"{name}, from the archived run {ev.gpu_run.run_id}{code}"
 
 

@@ -1,5 +1,6 @@
 """The executive page: what a reader of one page should know of the study's GPU kernels."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,6 +8,7 @@ from markupsafe import Markup
 
 from warpbook.common import units
 from warpbook.harness import precision
+from warpbook.kernels import lower_bounds
 from warpbook.kernels.variants import Variant
 from warpbook.report.comparison import Comparison
 from warpbook.report.evidence import INCONCLUSIVE, NO_RATIO, Evidence
@@ -16,6 +18,7 @@ from warpbook.runs import catalog, tables
 from warpbook.runs.tables import PRECISION
 
 LAUNCH_SHARE = 0.04  # of the bound's speed: what launch and wait cost beyond it is worth a second number
+HOST_SHARE = 0.1  # by which a ratio of op times differs from that of GPU times: launches and waits then count in it
 NOTABLE = 0.1  # the share of a program's time from which a kernel can change that time visibly
 FAR_AHEAD = 1.5  # a mix of variants that is so many times as fast as the best alone is what a reader should know first
 
@@ -35,6 +38,7 @@ def executive_view(ev: Evidence) -> View | None:
                 None,
                 (
                     _best_sentence(ev, best),
+                    _tie_sentence(ev, best),
                     _peer_sentence(ev),
                     _plain_sentence(ev),
                     _behind_sentence(ev, best, lead),
@@ -101,6 +105,14 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
     )
 
 
+def _tie_sentence(ev: Evidence, best: Variant) -> str:
+    """Which kernel of ours may be as fast as the best; empty where none is."""
+    others = [one for one in ev.ranking.fastest_first if not one.header.peer and one != best]
+    speedup = ev.times.total_speedup(best.name, ev.largest, over=others[0].name) if others else None
+    tie = speedup and not speedup.rough and speedup.verdict in ("same", "ambiguous")
+    return f"{others[0].stem} may be as fast" if tie else ""
+
+
 def _peer_sentence(ev: Evidence) -> str:
     """What the library is that the best kernel is compared with."""
     peer = ev.ranking.best_peer
@@ -133,7 +145,7 @@ def _behind_sentence(ev: Evidence, best: Variant, lead: Variant) -> str:
             words = f"On {layer}, {first[0]} has {first[1]} the speed of {peer.stem}"
             behind[layer] = f"{words}{''.join(f', and {name} has {ratio}' for name, ratio in others)}"
     if len(behind) > 1:
-        return f"A library is faster on {cell_markup.name_cases(ev, [*behind])}"
+        return f"A library at FP32 accuracy is faster on {cell_markup.name_cases(ev, [*behind])}"
     return next(iter(behind.values()), "")
 
 
@@ -164,9 +176,17 @@ def _ratio_words(ev: Evidence, best: Variant, other: Variant) -> str:
     if number == NO_RATIO:
         return f"{speedup.verdict} than {other.stem} ({speedup.doubt})"
     doubt = speedup.doubt if speedup.rough else ""
+    by_gpu = ev.times.total_speedup(best.name, ev.largest, over=other.name, kind="gpu")
+    alone = f"{units.ratio(by_gpu.ratio.value)} by GPU time" if by_gpu else ""
     if speedup.verdict == "ambiguous" and not doubt:
-        by_gpu = ev.times.total_speedup(best.name, ev.largest, over=other.name, kind="gpu")
-        doubt = f"ambiguous{f': {units.ratio(by_gpu.ratio.value)} by GPU time' if by_gpu else ''}"
+        doubt = f"ambiguous{f': {alone}' if alone else ''}"
+    elif (
+        by_gpu
+        and other.header.peer
+        and not doubt
+        and abs(math.log(by_gpu.ratio.value / speedup.ratio.value)) > HOST_SHARE
+    ):
+        doubt = alone
     return f"{number} that of {other.stem}{f' ({doubt})' if doubt else ''}"
 
 
@@ -250,8 +270,12 @@ def _facts(ev: Evidence, best: Variant, lead: Variant) -> Iterator[tuple[str, Ce
     several = f" (each job on one of {units.number_word(ev.times.gpus)})" if ev.times.gpus > 1 else ""
     size = f"{gpu['multiprocessors']} multiprocessors, {gpu['memory_bytes'] / 2**30:.0f}\u202fGiB"
     archived = [run for run in ev.cited_runs if run is not ev.local]
-    kinds = ((run.run_id, ", ".join(ev.selection.kinds_from(run))) for run in archived)
-    runs = [f"{what}: run {run_id}" if what else f"run {run_id}" for run_id, what in kinds]
+    on_page = [(run, ", ".join(ev.selection.kinds_from(run, (tables.COUNTERS, PRECISION)))) for run in archived]
+    runs = [
+        f"{what}: run {run.run_id}" if what else f"run {run.run_id}"
+        for run, what in on_page
+        if what or run is ev.gpu_run
+    ]
     limits = [
         f"{words} {gpu[key]:.0f}\u202f{unit}"
         for words, key, unit in (
@@ -260,6 +284,8 @@ def _facts(ev: Evidence, best: Variant, lead: Variant) -> Iterator[tuple[str, Ce
         if gpu.get(key)
     ]  # fmt: skip
     most = [f"at most {', '.join(limits)}"] if limits else []
+    rates = lower_bounds.fastest_gb_per_s(gpu) / 1e3, gpu["peak_gflop_per_s"]["fp32"] / 1e3
+    most.append(f"bounds from {rates[0]:.2f}\u202fTB/s and {rates[1]:.1f}\u202fTFLOP/s")
     yield "GPU", "; ".join([f"{gpu['name']}{several}, {size}", *most, *runs])
     major, minor = divmod(int(gpu["runtime_cuda"]), 1000)
     driver, held = gpu.get("driver") or "unknown", machine["packages"]
@@ -316,7 +342,7 @@ def _error_against_direct(ev: Evidence, best: Variant) -> str:
         return ""
     least, most = (units.count(int(end)) for end in (rows.products.min(), rows.products.max()))
     beyond = rows[~rows.fp32_class].products
-    others = f"; the others add up at most {units.count(int(beyond.max()))} terms" if len(beyond) else ""
+    others = f"; on the others, of at most {units.count(int(beyond.max()))} terms, more" if len(beyond) else ""
     return (
         f". On {int(rows.fp32_class.sum())} of {len(rows)} cases (sums of {least} to {most} terms, "
         f"{rows.inputs.nunique()} input ranges) the error of {best.stem} is at most {precision.CLASS_RATIO} times that of "

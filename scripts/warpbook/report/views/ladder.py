@@ -132,8 +132,8 @@ def ladder_table(
     rows = tuple(_row(ev, parts, cases, size, name, (naive, library), has_energy) for _, parts in known)
     counted = units.sample_size(time for time, _ in timed)
     energy = (
-        " Energy is that of the whole GPU for a call, averaged over a second of calls without a pause, in which power may "
-        "limit the clock."
+        " Energy is that of the whole GPU for a call, averaged over a second of calls without a pause. Power may limit the "
+        "clock there, so that these calls take longer than op time."
     ) * has_energy
     columns = (
         "Op time is the median of calls and a wait for the device, with half its 95 % interval. TFLOP/s and GB/s count the direct "

@@ -79,14 +79,14 @@ def _gpu_figure(ev: Evidence) -> Figure:
     measured = len(ev.ranking.timed_variants("gpu"))
     shown = "every GPU variant. "
     if measured > len(ev.ranking.foremost("gpu")):
-        shown = f"the fastest of {measured} GPU variants, the naive one and the libraries. "
+        shown = f"the fastest of {measured} GPU variants, the first one and the libraries. "
     svg = time_plots.op_times(ev)
     return Figure(
         "summary-times",
         svg,
         f"Bars of op time of GPU variants on each {ev.case_word}, with lower bounds.",
         f"Op time on each {ev.case_word}, {ev.at_size(ev.largest)}, {ev.device_name('gpu')}: {shown}"
-        "Medians with 95 % intervals, L2 cache flushed before each call. Dashed: the direct method's FP32 bound; short dashes: that of the variant's method."
+        "Medians with 95 % intervals, L2 cache flushed before each call. Dashed: the direct method's bound in FP32; short dashes: that of the variant's method."
         f"{' →: beyond the chart.' if '→' in svg else ''}{_form_of(ev.layers[0])}",
     )
 

@@ -65,7 +65,7 @@ def network_headline(ev: Evidence) -> str:
     assert time and other and ratio
     return (
         f"The fastest of ours, {ours.name}, takes {units.time(time.value)} for {units.count(ev.largest)} images "
-        f"({cell_markup.within_sentence(ours.title)}). The fastest framework with right scores, {theirs.name}, takes "
+        f"({cell_markup.within_sentence(ours.title)}). The fastest framework within its tolerance, {theirs.name}, takes "
         f"{units.time(other.value)}: {units.ratio_and_interval(ratio, '†')}.{_in_fp32(ev, ours, theirs)}"
     )
 

@@ -153,8 +153,8 @@ def test_versions_of_cudnn_and_cublas_stand_in_the_box_of_a_run_that_has_them_an
 def test_the_page_tells_what_the_whole_network_takes_as_one_call(ev):
     said = {one.label: one.text for one in executive.executive_view(ev).findings}
     ours, theirs = (ev.networks.fastest(ev.largest, peers) for peers in (False, True))
-    for one in (ours, theirs):
-        assert f"{units.time(ev.networks.time(one.name, ev.largest).value)} with {one.name}" in said["Program"]
+    for one, kind in ((ours, " of GPU time"), (theirs, "")):
+        assert f"{units.time(ev.networks.time(one.name, ev.largest).value)}{kind} with {one.name}" in said["Program"]
 
 
 def test_a_library_s_call_that_runs_the_kernels_of_another_is_named_with_that(ev):
@@ -191,7 +191,7 @@ def test_the_page_tells_the_convolutions_share_of_each_whole_program_and_how_oft
     alone = said.partition(" As one call ")[0]
     of = r"\([\d.]+\s?m?s, n\s?\d+\)"
     of_naive, of_best = ev.ranking.naive.stem, ev.ranking.best.stem
-    shares = rf"[\d.]+\s?% of the whole program {of} with {of_naive} and [\d.]+\s?% {of} with {of_best}"
+    shares = rf"[\d.]+\s?% of the whole program {of} with {of_naive} and [\d.]+\s?% with {of_best}"
     assert re.fullmatch(rf"The convolutions take {shares}: too little to change its time measurably\.", alone), said
 
 
@@ -232,3 +232,29 @@ def test_on_the_first_chart_a_mark_moves_with_the_bound_of_each_variant_s_own_me
     monkeypatch.setattr(ev.times, "method_bound_ms", halved)
     moved = set(time_plots.op_times(ev).split(">")) - set(drawn.split(">"))
     assert len(moved) == len(ev.layers)
+
+
+def test_a_kernel_that_may_be_as_fast_as_the_best_is_named_and_one_that_is_slower_is_not(evidence_of, small_archive):
+    ev = evidence_of(small_archive)
+    rival = next(one for one in ev.ranking.fastest_first if not one.header.peer and one != ev.ranking.best)
+    assert "may be as fast" not in best_sentence(ev)
+    judged = ev.times.total_speedup
+    tie = replace(judged(ev.ranking.best.name, ev.largest, over=rival.name), verdict="ambiguous")
+    ev.times.total_speedup = lambda name, size, over="", **kind: (
+        tie if over == rival.name and not kind else judged(name, size, over=over, **kind)
+    )
+    assert f". {rival.stem} may be as fast." in best_sentence(ev)
+
+
+def test_where_launches_count_in_a_ratio_over_a_library_that_of_gpu_times_stands_beside_it(evidence_of, small_archive):
+    ev = evidence_of(small_archive)
+    best, peer = ev.ranking.best, ev.ranking.best_peer
+    by_gpu = ev.times.total_speedup(best.name, ev.largest, over=peer.name, kind="gpu")
+    judged, words = ev.times.total_speedup, f"that of {peer.stem} ({units.ratio(by_gpu.ratio.value)} by GPU time)"
+    for factor, is_said in ((1.05, False), (1.2, True)):
+        estimate = replace(by_gpu.ratio, value=by_gpu.ratio.value * factor)
+        by_op = replace(judged(best.name, ev.largest, over=peer.name), ratio=estimate)
+        ev.times.total_speedup = lambda name, size, over="", kind="op", by_op=by_op: (
+            by_op if (over, kind) == (peer.name, "op") else judged(name, size, over=over, kind=kind)
+        )
+        assert (words in best_sentence(ev)) == is_said

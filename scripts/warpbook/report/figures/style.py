@@ -97,13 +97,13 @@ def case_title(case: Case, size: int) -> str:
     return case.name if case.name.replace(" ", "") == what.replace(" ", "") else f"{case.name}: {what}"
 
 
-def case_panels(ev: Evidence, row_in: float, size: int = 0) -> tuple[Figure, list[Axes]]:
-    """A figure and a panel for each case of a report, in rows of so many inches or what a page allows. Titles say what a case is
+def case_panels(ev: Evidence, row_in: float, size: int = 0, most_in: float = PAGE_IN) -> tuple[Figure, list[Axes]]:
+    """A figure and a panel for each case of a report, in rows of so many inches or, in all, `most_in`. Titles say what a case is
     at a size, else at the largest."""
     count = len(ev.layers)
     columns = count if count <= MOST_BESIDE else ROW_OF_MANY
     rows = -(-count // columns)
-    figure = Figure(figsize=(WIDTH_IN, min(row_in * rows, PAGE_IN)), layout="constrained")
+    figure = Figure(figsize=(WIDTH_IN, min(row_in * rows, most_in)), layout="constrained")
     places = figure.subplots(rows, columns, sharey=True, squeeze=False).flat
     panels = [next(places) for _ in range(count)]
     for empty in places:

@@ -14,6 +14,7 @@ from warpbook.report.figures import style
 from warpbook.report.figures.svg_drawing import svg
 from warpbook.runs.schema import Row
 
+BELOW_FINDINGS_IN = 6.4  # what the findings leave of their page
 FAR = 3.0
 """Times as slow as the next one: a bar that would leave no room to tell the others apart ends at the chart's edge."""
 
@@ -21,7 +22,7 @@ FAR = 3.0
 def op_times(ev: Evidence) -> str:
     """Op times of the foremost variants on each layer at the largest size, the bound, and a mark at each one's own."""
     shown, size = ev.ranking.foremost("gpu"), ev.largest
-    figure, panels = style.case_panels(ev, 0.62 + 0.155 * len(shown))
+    figure, panels = style.case_panels(ev, 0.62 + 0.155 * len(shown), most_in=BELOW_FINDINGS_IN)
     for axes, layer in zip(panels, ev.layers, strict=True):
         times = [ev.times.op(variant.name, layer.name, size) for variant in shown]
         end = axis_end([estimate.value for estimate in times if estimate])

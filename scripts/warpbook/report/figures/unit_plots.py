@@ -94,9 +94,10 @@ def draw_bars(panels: dict[str, list[UnitRow]]) -> str:
 def _panel(axes: Axes, rows: list[UnitRow]) -> None:
     lefts = {column: place * (1 + GAP) for place, column in enumerate(COLUMNS)}
     end = len(COLUMNS) * (1 + GAP)
-    rights = {column: end + NARROW * place for place, column in enumerate(INSTRUCTIONS, 1)}
-    for place, (column, right) in enumerate(rights.items()):
-        _head(axes, column, right, "right")
+    read = [place for place in range(len(INSTRUCTIONS)) if any(row.words[place] != MISSING for row in rows)]
+    rights = {place: end + NARROW * number for number, place in enumerate(read, 1)}
+    for place, right in rights.items():
+        _head(axes, INSTRUCTIONS[place], right, "right")
         for height, row in enumerate(reversed(rows)):
             axes.text(right, height, row.words[place], va="center_baseline", ha="right", fontsize=6.5)
     for column, left in lefts.items():
@@ -105,7 +106,7 @@ def _panel(axes: Axes, rows: list[UnitRow]) -> None:
             axes.barh(height, 1, left=left, height=0.72, color=TRACK, linewidth=0)
             share, dark = row.shares.get(column), row.bound == column
             _bar(axes, left, height, share, dark)
-    axes.set_xlim(0, max(rights.values()))
+    axes.set_xlim(0, max(rights.values(), default=end))
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
     name_rows(axes, [row.name for row in reversed(rows)], top=0.5)

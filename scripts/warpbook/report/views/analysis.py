@@ -198,8 +198,8 @@ def _units(ev: Evidence) -> Figure | None:
         f"{needed}Dark: the unit nearest its peak, from {counters.LOW:.0f} % on: it bounds the kernel, below {counters.HIGH:.0f} % in part. "
         "No dark bar: latency bounds it. Issue is dark only if it is as busy as the busiest pipe. Of DRAM and L2, DRAM is dark if both pass "
         f"{counters.HIGH:.0f} %. Issue and L1 count "
-        f"the cycles in which a multiprocessor is active, the others all. On the right: instructions of the whole call, counted once a warp, and "
-        f"the shares of FP32 FMAs, 32 threads' as one, and of mma and wgmma.{ev.selection.older_run_note(tables.COUNTERS)}",
+        f"the cycles in which a multiprocessor is active, the others all. On the right: a warp's instructions in the whole call, and "
+        f"the share that FP32 FMAs are of them{', and mma and wgmma' * any(row.words[-1] != MISSING for row in rows)}.{ev.selection.older_run_note(tables.COUNTERS)}",
     )
 
 

@@ -8,7 +8,6 @@ Runs the program in this process, as `nsys profile python PROGRAM` would in anot
 
 import argparse
 import os
-import re
 import runpy
 import sys
 from pathlib import Path
@@ -18,8 +17,9 @@ from cupti import cupti
 
 from warpbook.harness import preload
 from warpbook.machine import gpu_wait
+from warpbook.profiling import profile_schema
 from warpbook.profiling.cupti_sqlite import demangle
-from warpbook.profiling.profile_schema import Sums
+from warpbook.profiling.profile_schema import Row, Sums
 from warpbook.runs import tables
 
 KINDS = (
@@ -31,20 +31,11 @@ KINDS = (
     cupti.ActivityKind.MARKER,
 )
 _COPIES = {
-    cupti.ActivityMemcpyKind.HTOD: "memcpy_htod",
-    cupti.ActivityMemcpyKind.DTOH: "memcpy_dtoh",
-    cupti.ActivityMemcpyKind.DTOD: "memcpy_dtod",
+    cupti.ActivityMemcpyKind.HTOD: "HtoD",
+    cupti.ActivityMemcpyKind.DTOH: "DtoH",
+    cupti.ActivityMemcpyKind.DTOD: "DtoD",
 }
-_COPY_NAMES = {
-    "memcpy_htod": "[CUDA memcpy HtoD]", "memcpy_dtoh": "[CUDA memcpy DtoH]", "memcpy_dtod": "[CUDA memcpy DtoD]",
-    "memcpy_other": "[CUDA memcpy]",
-}  # fmt: skip
-_VERSION = re.compile(r"_v\d{4,}(_pt(sz|ds))?$")
 BUFFER_BYTES = 8 << 20
-NOTHING = {
-    "stream": None, "correlation": None, "grid": "", "block": "", "registers": None, "shared_bytes": None,
-    "static_shared_bytes": None, "bytes": None,
-}  # fmt: skip
 
 
 def hear_ranges() -> None:
@@ -55,34 +46,37 @@ def hear_ranges() -> None:
             os.environ["NVTX_INJECTION64_PATH"] = path
 
 
-def _row(activity: Any) -> dict[str, Any] | None:
+def _event(activity: Any) -> Row | None:
     """An activity as columns of ACTIVITIES; times are still on CUPTI's clock."""
-    span = {"start_ns": activity.start, "end_ns": activity.end, "correlation": activity.correlation_id}
-    row: dict[str, Any] = {**NOTHING, **span}
-    kind = activity.kind
+    kind, details = activity.kind, {"correlation": activity.correlation_id}
     if kind in (cupti.ActivityKind.RUNTIME, cupti.ActivityKind.DRIVER):
         runtime = kind == cupti.ActivityKind.RUNTIME
         domain = cupti.CallbackDomain.RUNTIME_API if runtime else cupti.CallbackDomain.DRIVER_API
-        name = _VERSION.sub("", cupti.get_callback_name(domain, activity.cbid))
-        return {**row, "kind": "api_runtime" if runtime else "api_driver", "name": name}
-    row["stream"] = activity.stream_id
+        name = profile_schema.clean(cupti.get_callback_name(domain, activity.cbid))
+        return profile_schema.event(
+            "api_runtime" if runtime else "api_driver", name, activity.start, activity.end, **details
+        )
+    details["stream"] = activity.stream_id
     if kind == cupti.ActivityKind.CONCURRENT_KERNEL:
-        return {
-            **row,
-            "kind": "kernel",
-            "name": demangle(activity.name),
+        name = demangle(activity.name)
+        details |= {
             "grid": f"{activity.grid_x}x{activity.grid_y}x{activity.grid_z}",
             "block": f"{activity.block_x}x{activity.block_y}x{activity.block_z}",
             "registers": activity.registers_per_thread,
             "shared_bytes": activity.static_shared_memory + activity.dynamic_shared_memory,
             "static_shared_bytes": activity.static_shared_memory,
         }
-    if kind == cupti.ActivityKind.MEMCPY:
-        copy = _COPIES.get(activity.copy_kind, "memcpy_other")
-        return {**row, "kind": copy, "name": _COPY_NAMES[copy], "bytes": activity.bytes}
-    if kind == cupti.ActivityKind.MEMSET:
-        return {**row, "kind": "memset", "name": "[CUDA memset]", "bytes": activity.bytes}
-    return None
+    elif kind == cupti.ActivityKind.MEMCPY:
+        direction = _COPIES.get(activity.copy_kind)
+        name = f"[CUDA memcpy {direction}]" if direction else "[CUDA memcpy]"
+        details["bytes"] = activity.bytes
+    elif kind == cupti.ActivityKind.MEMSET:
+        name = "[CUDA memset]"
+    else:
+        return None
+    return profile_schema.event(
+        profile_schema.activity_kind(name, api=False), name, activity.start, activity.end, **details
+    )
 
 
 def trace(program: str, arguments: list[str], at_most: int) -> tuple[list[dict[str, Any]], Sums, int, int]:
@@ -97,11 +91,10 @@ def trace(program: str, arguments: list[str], at_most: int) -> tuple[list[dict[s
         count += len(activities)
         for activity in activities:
             if activity.kind != cupti.ActivityKind.MARKER:
-                row = _row(activity)
+                row = _event(activity)
             elif activity.id in started:
                 start_ns, name = started.pop(activity.id)
-                span = {"start_ns": start_ns, "end_ns": activity.timestamp}
-                row = {**NOTHING, "kind": "range", "name": name, **span}
+                row = profile_schema.event("range", name, start_ns, activity.timestamp)
             else:
                 started[activity.id] = activity.timestamp, str(activity.name)
                 row = None

@@ -255,9 +255,10 @@ def test_the_tools_of_the_archived_run_agree_where_kernels_are_not_short(ev, evi
 
 def test_events_that_cupti_saw_are_a_table_of_their_program_in_time_since_its_first_event(tmp_path):
     cupti_program = pytest.importorskip("trace_with_cupti", reason="cupti-python is not installed")
-    span = {"kind": "range", "name": "conv1 direct", "start_ns": 1_000, "end_ns": 1_500}
-    kernel = {"kind": "kernel", "name": "conv_forward", "start_ns": 1_100, "end_ns": 1_400, "grid": "1x1x1"}
-    rows = [{**cupti_program.NOTHING, **row} for row in (span, kernel)]
+    rows = [
+        profile_schema.event("range", "conv1 direct", 1_000, 1_500),
+        profile_schema.event("kernel", "conv_forward", 1_100, 1_400, grid="1x1x1"),
+    ]
     place = {"tool": "cupti", "variant": "direct", "network": "fa18", "size": 10, "weights": ""}
     cupti_program.write(rows, place, tmp_path / "events.csv")
     frame = tables.ACTIVITIES.read(tmp_path / "events.csv")

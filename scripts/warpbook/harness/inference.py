@@ -13,6 +13,7 @@ import numpy as np
 from warpbook.common.errors import UserError
 from warpbook.harness import cpp_compiler
 from warpbook.harness.bench import CPU_CHUNK
+from warpbook.harness.reference import activate
 from warpbook.kernels.variants import Operation, Variant
 from warpbook.problems import fashion_mnist
 from warpbook.problems.layers import Activation, DenseLayer, PoolLayer, Step
@@ -59,18 +60,6 @@ def fused_steps(network: Network) -> Iterator[Step]:
 def conv_parameters(conv: Case, parameters: Mapping[str, Any]) -> list[Any]:
     """The weights of a convolution, and its bias where it has one, as its variants take them."""
     return [parameters[f"{conv.name}.{name}"] for name in ("weight", *sorted(conv.optional))]
-
-
-def activate(x: np.ndarray, activation: Activation, slope: float = 0.0) -> np.ndarray:
-    """An activation of every value, float32; `slope` is leaky_relu's."""
-    functions: dict[Activation, Callable[[], np.ndarray]] = {
-        "none": lambda: x,
-        "tanh": lambda: np.tanh(x),
-        "relu": lambda: np.maximum(x, 0),
-        "sigmoid": lambda: np.float32(0.5) * (1 + np.tanh(np.float32(0.5) * x)),
-        "leaky_relu": lambda: np.where(x < 0, np.float32(slope) * x, x),
-    }
-    return functions[activation]()
 
 
 def pool(x: np.ndarray, layer: PoolLayer, activation: Activation, slope: float = 0.0) -> np.ndarray:
@@ -131,7 +120,7 @@ def _load_cpu(variant: Variant, network: Network, parameters: dict[str, np.ndarr
                 else:
                     w, b = parameters[f"{layer.name}.weight"], parameters[f"{layer.name}.bias"]
                     x = x.reshape(len(x), -1) @ w.T + b
-                x = activate(x, step.activation)
+                x = activate(x, step.activation, step.slope)
             labels[start : start + CPU_CHUNK] = x.argmax(axis=1)
         return labels, list(op_s.values())
 

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 # The project is the folder that Snakemake runs in; the code is this workflow's, or the package that it came with.
@@ -76,7 +75,7 @@ COURSE_FILES = [name for name, variant in PLAN.variants.items() if variant.cours
 # The jobs' `python3` is that of this Snakemake, whether or not its environment is activated, and they end with it.
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), os.getenv("PATH", os.defpath)]))
 os.environ[parent_process.SNAKEMAKE] = str(os.getpid())
-os.environ[host.TARGET] = json.dumps(PLAN.remote_target and asdict(PLAN.remote_target))
+os.environ[host.TARGET] = json.dumps(PLAN.remote_target and PLAN.remote_target.model_dump())
 os.environ[gpu_pool.GPUS] = str(GPUS)
 host.share_with_jobs([] if PLAN.remote_target or not PLAN.device else [PLAN.device, *PLAN.other_devices])
 

@@ -232,7 +232,7 @@ class Target(_ConfigModel):
     """The GPU of the nodes that measure, for a machine that only plans: a cluster's login node."""
 
     name: str = Field("", description="the GPU's name; alone: the rest comes from an archived run on that GPU")
-    arch: Annotated[str, AfterValidator(_arch)] | None = Field(None, description="its architecture, as sm_90")
+    arch: Annotated[str, AfterValidator(_arch)] = Field("", description="its architecture, as sm_90")
     memory_gib: float = Field(0, ge=0, description="its memory in GiB")
     profilers: list[Literal["cupti", "nsys", "nvprof", "ncu"]] | None = Field(
         None, description="profilers that the nodes have"

@@ -30,23 +30,14 @@ class GpuSource:
 
 
 @dataclass(frozen=True)
-class RemoteTarget:
-    """What `target` in config.yaml promises of the nodes that measure."""
-
-    name: str
-    arch: str
-    memory_gib: float
-    profilers: list[str]
-
-
-@dataclass(frozen=True)
 class Plan:
     """The studies of a command, their variants, and the device in hand."""
 
     config: Config
     variants: dict[str, Variant]
     device_or_reason: Device | str
-    remote_target: RemoteTarget | None = None
+    remote_target: Target | None = None
+    """What is promised of the nodes that measure, in full."""
     other_devices: tuple[Device, ...] = ()
     """Devices that are visible here besides the one in hand."""
 
@@ -102,7 +93,7 @@ class Plan:
         """Profilers that watch programs: those that the configuration wants and the measuring machine has."""
         wanted = list(available_profilers.NAMES) if self.config.profilers == "auto" else self.config.profilers
         if self.remote_target:
-            return [tool for tool in wanted if self.device and tool in self.remote_target.profilers]
+            return [tool for tool in wanted if self.device and tool in (self.remote_target.profilers or ())]
         return [tool for tool in wanted if self.device and not available_profilers.missing_reason(tool, self.device)]
 
     def sizes(self, cases: str) -> list[int]:
@@ -400,17 +391,20 @@ def build(config: Config, known: dict[str, Variant] | None = None) -> Plan:
     return Plan(config, known, device, promised)
 
 
-def _remote_target(target: Target) -> RemoteTarget:
+def _remote_target(target: Target) -> Target:
     """A target in full. What it leaves out is that of the newest archived run on a GPU of its name."""
-    known = {} if target.arch else {run.gpu["name"]: run for run in catalog.gpu_runs() if run.gpu}
-    if target.arch is None and target.name not in known:
+    if target.arch:
+        return target.model_copy(update={"profilers": target.profilers or ["cupti"]})
+    known = {run.gpu["name"]: run for run in catalog.gpu_runs() if run.gpu}
+    if target.name not in known:
         raise UserError(
             f"target: no archived run is of a GPU called {target.name!r}: {nearest_name(target.name, [*known])}"
         )
-    if target.arch:
-        return RemoteTarget(target.name, target.arch, target.memory_gib, list(target.profilers or ["cupti"]))
     machine = known[target.name].record["machine"]
     had = [tool for tool, said in machine.get("profilers", {}).items() if not said.get("missing")]
-    memory_gib = target.memory_gib or machine["gpu"].get("memory_bytes", 0) / 2**30
-    wanted = had if target.profilers is None else list(target.profilers)
-    return RemoteTarget(target.name, machine["gpu"]["arch"], memory_gib, wanted)
+    return Target.model_construct(
+        name=target.name,
+        arch=machine["gpu"]["arch"],
+        memory_gib=target.memory_gib or machine["gpu"].get("memory_bytes", 0) / 2**30,
+        profilers=had if target.profilers is None else target.profilers,
+    )

@@ -133,16 +133,9 @@ class Ranking(EvidencePart):
         below = self._ev.plan.variants.get(peer.header.builds_on)
         if below is None or not below.header.peer:
             return None
-        mine, its = (
-            {
-                launch.kernel
-                for layer in self._ev.layer_names
-                if (call := self._ev.counters.calls.get((one.name, layer)))
-                for launch in call.launches
-            }
-            for one in (peer, below)
-        )
-        return below if mine and mine == its else None
+        launched = self._ev.counters.kernels_launched
+        mine = launched.get(peer.name)
+        return below if mine and mine == launched.get(below.name) else None
 
     @cached_property
     def fastest_first(self) -> list[Variant]:

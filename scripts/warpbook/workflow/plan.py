@@ -254,23 +254,13 @@ class Plan:
                 return GpuSource(self.device_or_reason, None, f"{whose} {self.device_or_reason.name}")
             if gpu == "live":
                 raise UserError(f"gpu: live needs a CUDA device, and none is here: {self.device_or_reason}")
+            no_gpu = f"there is no GPU here ({self.device_or_reason})"
             if study.course:
                 timed_where = "files of a submission are timed only on the machine that makes its report"
-                return GpuSource(None, None, f"there is no GPU here ({self.device_or_reason}), and {timed_where}")
+                return GpuSource(None, None, f"{no_gpu}, and {timed_where}")
             run, refused = catalog.find_newest(cases)
-            if run is None:
-                return GpuSource(
-                    None,
-                    None,
-                    f"there is no GPU here ({self.device_or_reason}), and no archived run holds {cases}",
-                    refused,
-                )
-            return GpuSource(
-                None,
-                run,
-                f"the newest archived run of {cases}, for there is no GPU here ({self.device_or_reason})",
-                refused,
-            )
+            newest = f"the newest archived run of {cases}, for {no_gpu}"
+            return GpuSource(None, run, newest if run else f"{no_gpu}, and no archived run holds {cases}", refused)
         found = catalog.find_archived(gpu, "gpu", words=("auto", "live", "none"))
         try:
             run = found.check_all()

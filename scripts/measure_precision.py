@@ -9,22 +9,12 @@ from pathlib import Path
 from warpbook.common.errors import exit_status
 from warpbook.common.supervision import MEMORY_BYTES, VariantFailure, run_supervised
 from warpbook.harness import precision, preload, sandbox
-from warpbook.harness.bench import Bench
 from warpbook.harness.checking import Row
 from warpbook.kernels import variants
-from warpbook.kernels.variants import Variant
 from warpbook.machine import gpu_pool
 from warpbook.machine.host import require_target
 from warpbook.problems import networks
 from warpbook.runs import tables
-
-
-def bench_for(variant: Variant, sandboxed: bool) -> Bench:
-    """The bench of the GPU. Raises VariantFailure where the device does not answer."""
-    from warpbook.harness.gpu_bench import open_bench
-    from warpbook.harness.isolated_gpu import IsolatedGpuBench
-
-    return open_bench(variant, lambda: IsolatedGpuBench(sandboxed))
 
 
 def main() -> None:
@@ -47,7 +37,11 @@ def main() -> None:
         with gpu_pool.acquire("gpu", arguments.out, shared=True) as rows:
 
             def produce() -> Iterator[list[Row]]:
-                return precision.measure(bench_for(variant, sandboxed), variant, direct, others)
+                from warpbook.harness.gpu_bench import open_bench
+                from warpbook.harness.isolated_gpu import IsolatedGpuBench
+
+                bench = open_bench(variant, lambda: IsolatedGpuBench(sandboxed))
+                return precision.measure(bench, variant, direct, others)
 
             for of_layer in run_supervised(produce, arguments.timeout, MEMORY_BYTES, apart=sandboxed):
                 rows += of_layer

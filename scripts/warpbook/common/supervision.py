@@ -103,11 +103,10 @@ def run_supervised(
     """What `produce` yields in a child process, as it comes.
 
     Raises VariantFailure where the next item takes longer than `timeout_s` (by a Stopwatch where `memory_bytes` has it
-    looked at), the child and what it started are more than
-    PROCESSES or hold more than `memory_bytes`, or it dies, and a Failed, a UserError or another exception of the
-    child's as it was. Where the variant's code runs `apart`, in yet another process, the child's death is no failure of
-    the variant's, and a UserError. The child is forked: nothing of CUDA may have been touched before, if it is to touch
-    it.
+    looked at), the child and what it started are more than PROCESSES or hold more than `memory_bytes`, or it dies; and
+    an exception of the child's as it was. Where the variant's code runs `apart`, in yet another process, the child's
+    death is no failure of the variant's, and a UserError. The child is forked: nothing of CUDA may have been touched
+    before, if it is to touch it.
     """
     with kill_descendants():
         receiver, sender = multiprocessing.Pipe()  # sockets: nobody can open a second end of them in /proc

@@ -1,6 +1,6 @@
 """The bench that variants run on: guarded and poisoned buffers, fresh inputs, results compared with float64.
 
-`Bench` is what checking and timing need of a device; `CpuBench` is it in NumPy, `gpu.GpuBench` on a CUDA device.
+`Bench` is what checking and timing need of a device; `CpuBench` is it in NumPy, `gpu_bench.GpuBench` on a CUDA device.
 """
 
 import math

@@ -101,7 +101,7 @@ def nvtx_range(name: str) -> Iterator[None]:
 
 
 class GpuKernels:
-    """A variant's kernels as its launcher sees them, with its header's `constants`; `emulator.Kernels` alike."""
+    """A variant's kernels as its launcher sees them, with its header's `constants`; `emulation.EmulatedKernels` alike."""
 
     def __init__(self, module: cupy.RawModule, constants: Mapping[str, int], symbols: Sequence[str] = ()):
         self._module = module

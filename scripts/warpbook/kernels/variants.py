@@ -149,7 +149,7 @@ class Variant:
         return listed
 
     def passed_kinds(self, kernel: str, arguments: Sequence[Argument]) -> str:
-        """What each argument of a kernel is passed as: a letter of `declared_launch.passed_kind`."""
+        """What each argument of a kernel is passed as: a letter of `declared_launch.passed_kinds`."""
         return declared_launch.passed_kinds(self.code, kernel, arguments, self.header.arrays(self.problem))
 
     @cached_property

@@ -1,5 +1,5 @@
 """What a program does that a job on a GPU starts ahead of its turn: it waits for the turn before it touches CUDA.
-`harness.ahead.Turn` is the job's side of this. What is imported here every program that infers imports, which is
+`gpu_turn.GpuTurn` is the job's side of this. What is imported here every program that infers imports, which is
 timed."""
 
 import json

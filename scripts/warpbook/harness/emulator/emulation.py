@@ -360,7 +360,7 @@ def missing_feature(words: str, *names: str) -> str:
 
 
 class EmulatedKernels:
-    """A variant's kernels as its launcher sees them: the host's stand-in for `gpu.Kernels`."""
+    """A variant's kernels as its launcher sees them: the host's stand-in for `gpu_bench.GpuKernels`."""
 
     def __init__(self, library: Path, constants: Mapping[str, int], reversed_order: bool = False):
         try:

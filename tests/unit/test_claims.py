@@ -1,6 +1,7 @@
 """Claims: what a header may say of them, and what the archived run makes of those that ship."""
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 from warpbook.common.statistics import Estimate
@@ -104,3 +105,11 @@ def test_a_claim_on_an_extent_that_the_size_sets_is_judged_at_every_size_that_it
     larger = judged(change="falls", where={"n": {"is": 1024}}, more_than={"n": {"at_least": 4096}})
     assert larger == ("held", [("square", 1024)])
     assert judged(change="falls", where={"n": {"is": 4096}}, more_than={"n": {"is": 1024}})[0] == "refuted"
+
+
+def test_where_every_interval_holds_both_outcomes_a_claim_is_undecided_and_no_longer_where_one_decides():
+    both = judging.ClaimValue("conv1", 10, 1.0, 1.0, Estimate(1.0, 0.9, 1.1, 9))
+    single = replace(both, change=Estimate(1.0, -math.inf, math.inf, 1))
+    assert judging._combine_verdicts((both,)) == ("undecided", "the interval holds both")
+    assert judging._combine_verdicts((single,)) == ("undecided", "a single sample has no interval")
+    assert judging._combine_verdicts((both, replace(both, says=judging.REFUTED)))[0] == "refuted"

@@ -14,7 +14,7 @@ from warpbook.problems.problem import Case
 from warpbook.profiling import counters
 from warpbook.report.evidence.scope import EvidencePart, cached_method
 
-VERDICTS = ("held", "partly", "refuted", "not testable")
+VERDICTS = ("held", "partly", "refuted", "undecided", "not testable")
 HELD, SHORT, REFUTED, OPEN = "held", "short", "refuted", "open"
 """What one figure says of a claim; short: the direction is right, the amount is not; open: its interval holds both."""
 
@@ -319,7 +319,7 @@ def _combine_verdicts(figures: tuple[ClaimValue, ...]) -> tuple[str, str]:
         single = any(figure.change is not None and not math.isfinite(figure.change.low) for figure in figures)
         apart = any(not figure.paired for figure in figures)
         both = "the interval, widened by the drift between jobs, holds both" if apart else "the interval holds both"
-        return "not testable", "a single sample has no interval" if single else both
+        return "undecided", "a single sample has no interval" if single else both
     if said <= {REFUTED, OPEN}:
         return "refuted", ""
     short = "the direction is right, the amount is not"

@@ -73,7 +73,7 @@ def claims_by_verdict(ev: Evidence, variant: str) -> tuple[View, ...]:
 
     by_verdict = {
         verdict: tuple(claim_text(one) for one in judged if one.verdict == verdict)
-        for verdict in ("refuted", "partly", "held", "not testable")
+        for verdict in ("refuted", "partly", "held", "undecided", "not testable")
     }
     found = ((cell_markup.claim_verdict_cell(verdict), claims) for verdict, claims in by_verdict.items() if claims)
     return tuple(View(verdict=cell, words=claims) for cell, claims in found)

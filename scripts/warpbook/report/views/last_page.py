@@ -41,9 +41,9 @@ def _drift(ev: Evidence) -> str:
     told = list[str]()
     for device, name in (("gpu", "GPU"), ("cpu", "CPU")):
         if changes := ev.times.drift.between_jobs(device):
-            largest = {size: max(ev.times.drift.between_jobs(device, size), default=0.0) for size in ev.sizes}
+            by_size = {size: ev.times.drift.between_jobs(device, size) for size in ev.sizes}
             at_sizes = ", ".join(
-                f"{units.percent(change, 1)} at {units.count(size)}" for size, change in largest.items()
+                f"{units.percent(max(found), 1)} at {units.count(size)}" for size, found in by_size.items() if found
             )
             told.append(
                 f"On the {name} the op time of a baseline of this study differs between jobs by "

@@ -134,6 +134,6 @@ def overhead_sentence(ev: Evidence, variant: Variant) -> str:
                 for pace in found
             )
             said.append(
-                f"At {ev.at_size(found[0].images)} the host limits {one.name}: a launch from Python takes {each}."
+                f"At {ev.at_size(found[0].images)} the host limits {one.name}: in this job a launch from Python takes {each}."
             )
     return " ".join(said)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from policies import QUICK
+from warpbook.common.supervision import VariantFailure
 from warpbook.config.settings import SeriesPolicy
 from warpbook.harness import timed_variant, timing
 from warpbook.harness.timed_variant import TimedVariant
@@ -152,6 +153,31 @@ def test_a_series_on_a_gpu_that_verdicts_rest_on_has_time_for_the_judge_s_work(o
     policy = SimpleNamespace(target_rel_ci=0.01)
     timing.measure_case(bench, [timed], networks.find("fa18").convs[0].at(1), QUICK, policy)
     assert longest_s == pytest.approx([QUICK.max_time_s * (timing.JUDGED if on_device else 1), QUICK.max_time_s])
+
+
+@pytest.mark.parametrize(("disturbed", "reason"), [(3, "1 more processes compute on the GPU"), (1, "it is locked")])
+def test_samples_that_other_processes_disturbed_are_taken_again_and_no_others(disturbed, reason, monkeypatch):
+    def measure(waits_s):
+        monkeypatch.setattr(timing, "OTHERS_S", waits_s)
+        said = iter([reason] * disturbed)
+        bench = SimpleNamespace(
+            on_device=True, compared=(("cold", "op"),), distrust_reason=lambda: next(said, ""), read_clock=tuple
+        )
+        timed = SimpleNamespace(
+            variant=SimpleNamespace(name="mine"),
+            arrange=lambda _: {("cold", "op"): lambda: 1.0},
+            verify=lambda *_, **__: None,
+        )
+        case, policy = networks.find("fa18").convs[0].at(1), SimpleNamespace(target_rel_ci=0.01)
+        return [row["status"] for row in timing.measure_case(bench, [timed], case, QUICK, policy)]
+
+    result = timing.SeriesResult({"mine": [timing.Sample(1.0)]}, "time")
+    monkeypatch.setattr(timing, "sample_interleaved", lambda *_: result)
+    if "compute" in reason:
+        assert measure(waits_s=60.0) == ["ok"]
+    for waits_s in (0.0, *([60.0] * ("compute" not in reason))):
+        with pytest.raises(VariantFailure, match=reason):
+            measure(waits_s)
 
 
 def test_lower_bound_is_the_larger_of_bytes_and_operations():

@@ -46,6 +46,8 @@ number: a kernel could leave a part of them out. So many values of each are larg
 # sizes beyond it hot medians were 1.000 of cold ones on an H200.
 HOT_WITHIN = 4
 
+OTHERS_COMPUTE = "more processes compute on the GPU"  # of a reason to distrust a time
+
 
 @dataclass(frozen=True)
 class GuardedArray:

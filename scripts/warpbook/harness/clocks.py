@@ -9,7 +9,7 @@ from typing import Any
 
 import pynvml
 
-from warpbook.harness.bench import SteadyCall, WorkerProcess
+from warpbook.harness.bench import OTHERS_COMPUTE, SteadyCall, WorkerProcess
 from warpbook.machine.cuda_devices import Device
 
 # Reasons that mean that the device could not run as fast as it otherwise would.
@@ -131,7 +131,7 @@ class Clock:
         until = time.monotonic() + ENDING_S
         while others := self._other_processes():
             if time.monotonic() > until:
-                return f"{others} more processes compute on the GPU; wait for their end, or end them"
+                return f"{others} {OTHERS_COMPUTE}; wait for their end, or end them"
             time.sleep(POLL_INTERVAL_S)
         self._asked_us = time.time_ns() // 1000
         most = self._query(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM)

@@ -31,7 +31,7 @@ from warpbook.common import statistics
 from warpbook.common.supervision import VariantFailure
 from warpbook.config.settings import Measuring, SeriesPolicy
 from warpbook.harness import checking, tamper_check
-from warpbook.harness.bench import Bench, Buffers, SteadyCall, Timers
+from warpbook.harness.bench import OTHERS_COMPUTE, Bench, Buffers, SteadyCall, Timers
 from warpbook.harness.checking import NamedSubject
 from warpbook.harness.timed_variant import FalseClaim, TimedVariant
 from warpbook.kernels.variants import Operation
@@ -56,6 +56,9 @@ between two samples of a short call take longer than the call."""
 REST_S = 0.2
 """A GPU rests so long after a round that a slowdown was active in: power that limits the clock is averaged over about that
 time. A kernel that needs more than the limit is timed at the full clock so, as one that is called now and then has it."""
+
+OTHERS_S = 20.0
+"""So long after a case was begun it is timed again where another process computed on the GPU meanwhile."""
 
 SLOWER_WHEN_FRESH, FRESH_SLACK_MS, FRESH_CALLS = 3, 0.2, 5
 """A call on fresh inputs may take so many times its median and so much more; the fastest of so many counts."""
@@ -185,8 +188,24 @@ def measure_case(
 
     Raises VariantFailure where one faults, a result of a timed call is wrong, it claims less time than it takes, or the
     device cannot be trusted. A claim that looks false is timed again once, and looked at in longer batches: a machine that
-    became slower between the samples and the judge's look at them makes an honest one look so, and not twice.
+    became slower between the samples and the judge's look at them makes an honest one look so, and not twice. Samples that
+    another process on the GPU disturbed are taken again for `OTHERS_S`.
     """
+    until = perf_counter() + OTHERS_S
+    while perf_counter() < until:
+        with suppress(DisturbedTiming):
+            return _measure_again_if_doubted(bench, timed, case, series, measuring, compared_only)
+    return _measure_again_if_doubted(bench, timed, case, series, measuring, compared_only)
+
+
+def _measure_again_if_doubted(
+    bench: Bench,
+    timed: Sequence[TimedVariant],
+    case: Case,
+    series: SeriesPolicy,
+    measuring: Measuring,
+    compared_only: bool,
+) -> list[Row]:
     with suppress(FalseClaim):  # and so with what holds the arrays of that audit, which may be large
         return _measure_case(bench, timed, case, series, measuring, compared_only, doubted=False)
     return _measure_case(bench, timed, case, series, measuring, compared_only, doubted=True)
@@ -230,6 +249,10 @@ def steady_rows(one: TimedVariant, case: Case, op_ms: float) -> list[Row]:
     steady = one.steady_call(op_ms)
     place = {"case": case.name, "size": case.size, "variant": one.variant.name}
     return [{**place, **steady_columns(steady)}] if steady else []
+
+
+class DisturbedTiming(VariantFailure):
+    """Another process computed on the GPU: the machine's fault, not the variant's."""
 
 
 def steady_columns(call: SteadyCall) -> Row:
@@ -302,7 +325,7 @@ def sample_rows(
 def reject_distrusted(bench: Bench) -> None:
     """Raises VariantFailure where no figure of the device is to be trusted now."""
     if reason := bench.distrust_reason():
-        raise VariantFailure("refused", reason)
+        raise (DisturbedTiming if OTHERS_COMPUTE in reason else VariantFailure)("refused", reason)
 
 
 def reject_memoized(

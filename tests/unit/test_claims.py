@@ -10,6 +10,7 @@ from warpbook.kernels.claims import Claim
 from warpbook.problems import case_sets
 from warpbook.profiling import counters
 from warpbook.report.evidence import claim_verdicts as judging
+from warpbook.report.views import claim_table
 
 SHIPPED = variants.discover()
 
@@ -113,3 +114,12 @@ def test_where_every_interval_holds_both_outcomes_a_claim_is_undecided_and_no_lo
     assert judging._combine_verdicts((both,)) == ("undecided", "the interval holds both")
     assert judging._combine_verdicts((single,)) == ("undecided", "a single sample has no interval")
     assert judging._combine_verdicts((both, replace(both, says=judging.REFUTED)))[0] == "refuted"
+
+
+def test_the_figure_that_a_test_needs_is_said_where_the_words_do_not_name_it():
+    def needed(says: str, **test: object) -> str:
+        return claim_table._needed(Claim.model_validate({"says": says, "quantity": "op_time"} | test))
+
+    assert needed("up to 2.5 times", change="falls", by="20 %") == "falls by at least 20\u202f% needed: "
+    assert needed("faster by 20 %", change="falls", by="20 %") == ""
+    assert needed("faster", change="falls") == ""

@@ -81,7 +81,7 @@ def claims_by_verdict(ev: Evidence, variant: str) -> tuple[View, ...]:
 
 def _claims_table(ev: Evidence, id: str, caption: str, judged: list[JudgedClaim], tested: bool = True) -> HtmlTable:
     """tested: with a column of the test that was made of a claim, which otherwise stands for words that are lacking; where
-    they name no figure, the one that was needed stands before the values."""
+    they do not name the figure that was needed, it stands before the values."""
     older = ev.selection.from_older_run.get(tables.COUNTERS)
     counter_run = f" Counters are of the older run {older.run_id}." if older else ""
 
@@ -143,11 +143,12 @@ def claim_words(claim: Claim) -> str:
 
 
 def _needed(claim: Claim) -> str:
-    """The figure that a claim's test needs, where its own words name none."""
-    if not claim.says or re.search(r"\d", claim.says):
+    """The figure that a claim's test needs, where its own words do not name it."""
+    if not claim.says:
         return ""
     needed = _value(claim) if claim.value else f"{claim.change}{_change_amount(claim)}"
-    return f"{needed} needed: " if re.search(r"\d", needed) else ""
+    named, wanted = ({*re.findall(r"\d+(?:\.\d+)?", text)} for text in (claim.says, needed))
+    return f"{needed} needed: " if wanted - named else ""
 
 
 def _change_amount(claim: Claim) -> str:

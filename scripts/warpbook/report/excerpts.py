@@ -117,7 +117,8 @@ def _kernels_code(variant: Variant, usual: bool, launched: Mapping[str, set[str]
     if not ran and not (usual and variant.header.general):
         return code
     root = cuda_ast.parse(code)
-    kernels, functions = launch_sites.kernel_definitions(root), launch_sites.functions(root)
+    kernels = launch_sites.kernel_definitions(root)
+    functions = {**launch_sites.functions(root), **kernels}
     if ran & kernels.keys():
         outside = cuda_ast.blank(code, functions.values())
         called = {*_WORD.findall(outside)} - kernels.keys() | ran

@@ -181,7 +181,7 @@ def test_a_file_builds_for_a_gpu_where_nvcc_is(tmp_path):
 
 
 @needs_compiler
-def test_a_file_that_assumes_a_divisible_batch_is_right_where_the_course_runs_it(tmp_path, monkeypatch):
+def test_a_file_that_assumes_a_divisible_batch_is_right_where_the_course_runs_it(tmp_path, monkeypatch, small_layers):
     monkeypatch.setattr(ece408_check, "LONG_S", 1000)  # no layer takes so long: all are of the course's batch
     code = (FILES / "unrolled_blas.cu").read_text()
     code = code.replace("std::min(at_once, Batch - begin)", "at_once").replace("begin % (2 * at_once)", "false")
@@ -203,7 +203,7 @@ def test_a_file_that_assumes_a_divisible_batch_is_right_where_the_course_runs_it
 @needs_compiler
 @pytest.mark.parametrize("again", ["layer != C", "!layer"])
 def test_a_file_that_keeps_the_memory_of_a_layer_s_first_batch_is_right_and_one_of_the_first_layer_wrong(
-    tmp_path, again
+    tmp_path, again, small_layers
 ):
     code = (FILES / "one_call.cu").read_text()
     for old, new in (

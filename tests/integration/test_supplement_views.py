@@ -23,9 +23,9 @@ from warpbook.runs import tables
 
 
 @pytest.fixture
-def other(evidence_of, small_archive):
-    """Evidence of the same run for a test that changes it."""
-    return evidence_of(small_archive)
+def other(evidence_of, archive):
+    """Evidence of a copy of the same run for a test that changes it."""
+    return evidence_of(archive)
 
 
 def cell(table, row, label):

@@ -69,6 +69,15 @@ def test_a_run_names_its_machine_and_code_and_no_time_of_it_is_below_the_hardwar
     assert len(bounded) > 100 and (bounded.median_ms >= bounded.method_bound_ms).all()
 
 
+def test_the_record_of_an_archive_is_read_once_and_again_when_the_file_changed(archive, rewritten, monkeypatch):
+    before = catalog.open_run(archive).record
+    with monkeypatch.context() as patch:
+        patch.setattr(catalog.archive_reader, "read_json", lambda *_: pytest.fail("read again"))
+        assert catalog.open_run(archive).record == before
+    rewritten(archive, "run.json", lambda content: json.dumps(before | {"commit": "f" * 40}).encode())
+    assert catalog.open_run(archive).commit.startswith("f" * 12)
+
+
 def of_format(number):
     return lambda content: re.sub(rb'"format": \d', f'"format": {number}'.encode(), content)
 

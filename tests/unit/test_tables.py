@@ -232,6 +232,12 @@ def test_tables_hold_the_columns_that_others_rely_on():
     }
 
 
+def test_a_row_added_to_a_table_without_rows_is_in_no_other():
+    changed = tables.ACTIVITIES.empty()
+    changed.loc[0] = None
+    assert len(changed) == 1 and tables.ACTIVITIES.empty().empty
+
+
 def test_rows_read_without_pandas_are_those_that_pandas_reads(tmp_path):
     rows = [ROW, {**FAILED, "name": 'a, "b"\nc'}]
     SMALL.write(rows, tmp_path / "small.csv")

@@ -2,9 +2,11 @@
 
 import re
 
+import pytest
 from jinja2 import Environment, nodes
 
 from warpbook.common.files import PROJECT
+from warpbook.report import rendering
 
 REPORTS = PROJECT / "reports"
 LONGEST_LINE = 160
@@ -36,3 +38,11 @@ def test_arithmetic_statements_and_long_lines_are_seen_and_joining_words_is_none
     }.items():
         assert faults(source) == [fault]
     assert faults('{% if rows > 3 %}{{ "at " ~ size ~ " images" }}{% endif %}') == []
+
+
+def test_a_template_is_compiled_once_for_all_environments_that_escape_alike(monkeypatch):
+    rendering.templates().get_template("macros.html.j2")
+    monkeypatch.setattr(Environment, "_parse", lambda *_: pytest.fail("compiled again"))
+    assert rendering.templates().get_template("macros.html.j2")
+    with pytest.raises(pytest.fail.Exception):
+        rendering.templates(autoescape=False).get_template("macros.html.j2")

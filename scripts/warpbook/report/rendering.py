@@ -14,7 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
+from jinja2.bccache import Bucket
 from markupsafe import Markup
 
 from warpbook.common import units, version
@@ -63,10 +64,30 @@ class Headings:
         return Markup(f'<h{level} id="{html.escape(id)}"{kind}>{html.escape(title)}</h{level}>')
 
 
+class CompiledTemplates(BytecodeCache):
+    """Templates as Python's code, which the environments of one process share: each is compiled once."""
+
+    def __init__(self) -> None:
+        self._code: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if code := self._code.get(bucket.key):
+            bucket.bytecode_from_string(code)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._code[bucket.key] = bucket.bytecode_to_string()
+
+
+_COMPILED = {True: CompiledTemplates(), False: CompiledTemplates()}  # whether they escape is in the code
+
+
 def templates(autoescape: bool = True) -> Environment:
     """The environment of every template: undefined names raise, and what the macros call is here."""
     env = Environment(
-        loader=FileSystemLoader(both_folders("reports")), undefined=StrictUndefined, autoescape=autoescape
+        loader=FileSystemLoader(both_folders("reports")),
+        undefined=StrictUndefined,
+        autoescape=autoescape,
+        bytecode_cache=_COMPILED[autoescape],
     )
     env.filters |= {
         "coded": code_spans,

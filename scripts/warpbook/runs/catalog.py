@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -144,8 +144,22 @@ def open_run(path: Path) -> Run:
     """The run at a path, its run.json checked; UserError names what is missing or damaged."""
     if not path.exists():
         raise UserError(f"{path} does not exist")
+    if path.is_dir():
+        return Run(path, _read_record(path))
+    state = path.stat()
+    return Run(path, _record_of_archive(path, state.st_ino, state.st_size, state.st_mtime_ns))
+
+
+@lru_cache(maxsize=64)
+def _record_of_archive(path: Path, *_: int) -> dict[str, Any]:
+    """The record of an archive, read once while the file stays as it is: a report asks for those of all archives often."""
+    return _read_record(path)
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    """A run's run.json, checked."""
     try:
-        record = archive_reader.read_json(path, "run.json")
+        record: dict[str, Any] = archive_reader.read_json(path, "run.json")
     except archive_reader.MissingMember as error:
         raise UserError(f"{path} holds no run.json: it is no run") from error
     if isinstance(record, dict) and isinstance(number := record.get("format"), int) and number != FORMAT:
@@ -158,7 +172,7 @@ def open_run(path: Path) -> Run:
         if first["type"] == "missing":
             raise UserError(f"{path}: run.json lacks {place!r}: it is no run of Warpbook") from error
         raise UserError(f"{path}: run.json, {place or 'as a whole'}: {first['msg']}") from error
-    return Run(path, record)
+    return record
 
 
 def archived_paths(folder: Path | None = None) -> list[Path]:

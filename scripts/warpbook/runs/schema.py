@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -206,6 +206,10 @@ class Table:
 
     def empty(self) -> "pd.DataFrame":
         """The table without rows."""
+        return self._empty.copy()
+
+    @cached_property
+    def _empty(self) -> "pd.DataFrame":
         return self.read(io.BytesIO((",".join(self.columns) + "\n").encode()), self.name.removesuffix(".gz"))
 
     def _read_columns(self, source: str | Path | IO[bytes], origin: str) -> dict[str, list[Any]]:

@@ -119,7 +119,7 @@ def test_the_box_of_the_summary_has_the_best_kernel_s_errors_where_the_run_holds
     cases = len(CASES) * len(precision.EXPONENTS)
     assert f". On {cases} of {cases} cases" in tests_of(frame)
     frame.loc[(frame.variant == "fp16x3_mma") & (frame.products <= 9), "fp32_class"] = False
-    assert "; the others add up at most 9 terms" in tests_of(frame)
+    assert "; on the others, of at most 9 terms" in tests_of(frame)
     without = frame[frame.variant != "fp16x3_mma"]
     assert tests_of(without).endswith(" pass all of theirs")
 

@@ -4,6 +4,7 @@ import math
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 from markupsafe import Markup, escape
 
@@ -17,7 +18,7 @@ from warpbook.report.evidence import Speedup
 from warpbook.report.evidence.ranking import Ranking
 from warpbook.report.figures import bound_plots, time_plots, unit_plots
 from warpbook.report.figures.unit_plots import UnitRow
-from warpbook.report.views import cell_markup, last_page
+from warpbook.report.views import cell_markup, last_page, milestone_1
 from warpbook.report.views.components import MOST_SHORT_LINES, Figure, HtmlTable, numbers, words
 
 
@@ -268,3 +269,21 @@ def test_what_lacks_all_its_times_for_one_reason_is_a_sentence_and_else_a_table(
     )
     assert last_page.missing_sentence(HtmlTable("a", "", head, (row, row))) == ""
     assert last_page.missing_sentence(HtmlTable("a", "", (*head, *words("Size")), ((*row, "3"),))) == ""
+
+
+@pytest.mark.parametrize(
+    ("on_cpu", "on_gpu", "said"),
+    [
+        ([1.0, 1.1], [3.0, 4.0], "takes 3.3 times as long as that on the CPU."),
+        ([4.0, 5.0], [1.0, 2.0], "is 3.0 times as fast as that on the CPU."),
+        ([2.0, 6.0], [5.0, 5.5], "The ranges of the program's times on GPU and CPU overlap."),
+    ],
+)
+def test_the_programs_of_frameworks_are_compared_where_the_ranges_of_their_times_are_apart(on_cpu, on_gpu, said):
+    seconds = {"cpu": on_cpu, "gpu": on_gpu}
+    programs = SimpleNamespace(
+        framework=lambda device: SimpleNamespace(name=device),
+        runs=lambda name, _: pd.DataFrame({"elapsed_s": seconds[name]}),
+    )
+    ev = SimpleNamespace(programs=programs, profiles=SimpleNamespace(rows=lambda *_: []), largest=10)
+    assert milestone_1.compared_programs(ev).endswith(said)

@@ -20,7 +20,6 @@ first, unless the calls are longer than `SHORT_CALL_MS`, an untimed call on othe
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import perf_counter, sleep  # by name: a launcher may replace them in their module
 from typing import Any
@@ -191,24 +190,17 @@ def measure_case(
     became slower between the samples and the judge's look at them makes an honest one look so, and not twice. Samples that
     another process on the GPU disturbed are taken again for `OTHERS_S`.
     """
-    until = perf_counter() + OTHERS_S
-    while perf_counter() < until:
-        with suppress(DisturbedTiming):
-            return _measure_again_if_doubted(bench, timed, case, series, measuring, compared_only)
-    return _measure_again_if_doubted(bench, timed, case, series, measuring, compared_only)
-
-
-def _measure_again_if_doubted(
-    bench: Bench,
-    timed: Sequence[TimedVariant],
-    case: Case,
-    series: SeriesPolicy,
-    measuring: Measuring,
-    compared_only: bool,
-) -> list[Row]:
-    with suppress(FalseClaim):  # and so with what holds the arrays of that audit, which may be large
-        return _measure_case(bench, timed, case, series, measuring, compared_only, doubted=False)
-    return _measure_case(bench, timed, case, series, measuring, compared_only, doubted=True)
+    until, doubted = perf_counter() + OTHERS_S, False
+    while True:  # without what an exception holds: the arrays of an audit may be large
+        try:
+            return _measure_case(bench, timed, case, series, measuring, compared_only, doubted)
+        except FalseClaim:
+            if doubted:
+                raise
+            doubted = True
+        except DisturbedTiming:
+            if perf_counter() >= until:
+                raise
 
 
 def _measure_case(

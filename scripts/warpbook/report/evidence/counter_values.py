@@ -36,7 +36,7 @@ class CounterValues(EvidencePart):
     @cached_property
     def kernels_launched(self) -> dict[str, set[str]]:
         """By variant the kernels that it launched on the layers on which it was counted."""
-        return {name: {launch.kernel for launch in self.launches(name)} for name, _ in self.calls}
+        return {name: {launch.kernel for launch in self.launches(name)} for name in {name for name, _ in self.calls}}
 
     @cached_property
     def counted(self) -> list[tuple[Variant, Case, CountedCall]]:

@@ -219,9 +219,8 @@ def _program_sentence(ev: Evidence, best: Variant) -> str:
         whole_ms = 1e3 * float(found.elapsed_s.median())
         shares.append(op.value / whole_ms)
         share = units.percent(shares[-1], 1 if shares[-1] >= 0.001 else 2)
-        whole = "" if each else " of the whole program"
-        took = "" if each else f" ({units.time(whole_ms, 3)}, n\u202f{len(found)})"
-        each.append(f"{share}{whole}{took} with {one.stem}")
+        whole = "" if each else f" of the whole program ({units.time(whole_ms, 3)}, n\u202f{len(found)})"
+        each.append(f"{share}{whole} with {one.stem}")
     whole = _whole_network_sentence(ev, best)
     so = ": too little to change its time measurably" if max(shares) < NOTABLE else ""
     return f"The convolutions take {units.join_all(each)}{so}{whole and f'. {whole}'}"

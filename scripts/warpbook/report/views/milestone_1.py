@@ -37,13 +37,13 @@ def compared_programs(ev: Evidence) -> str:
     cpu, gpu = map(ev.programs.framework, DEVICES)
     if cpu is None or gpu is None:
         return ""
-    cpu_s, gpu_s = (float(ev.programs.runs(one.name, ev.largest).elapsed_s.median()) for one in (cpu, gpu))
-    how, ratio = ("as long as", gpu_s / cpu_s) if gpu_s > cpu_s else ("as fast as", cpu_s / gpu_s)
-    verb = "takes" if gpu_s > cpu_s else "is"
-    runs = [ev.programs.runs(one.name, ev.largest).elapsed_s for one in (cpu, gpu)]
-    apart = runs[0].max() < runs[1].min() or runs[1].max() < runs[0].min()
-    words = f"The program on the GPU {verb} {units.significant(ratio, 2)} times {how} that on the CPU."
-    if not apart:
+    on_cpu, on_gpu = (ev.programs.runs(one.name, ev.largest).elapsed_s for one in (cpu, gpu))
+    cpu_s, gpu_s = float(on_cpu.median()), float(on_gpu.median())
+    if on_cpu.max() < on_gpu.min():
+        words = f"The program on the GPU takes {units.significant(gpu_s / cpu_s, 2)} times as long as that on the CPU."
+    elif on_gpu.max() < on_cpu.min():
+        words = f"The program on the GPU is {units.significant(cpu_s / gpu_s, 2)} times as fast as that on the CPU."
+    else:
         words = "The ranges of the program's times on GPU and CPU overlap."
     calls_s, device_s = (
         total_ns(ev.profiles.rows(gpu.name, ev.largest, kinds)) / 1e9 for kinds in (API_KINDS, GPU_KINDS)

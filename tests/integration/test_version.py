@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import subprocess
 import sys
 
 import pytest
@@ -40,3 +41,14 @@ def test_the_changelog_says_what_each_number_means():
         _, _, rows = (PROJECT / "CHANGELOG.md").read_text().partition(head)
         numbers = re.findall(r"^\| (\d+) \|", rows.partition("\n\n")[0], re.MULTILINE)
         assert numbers == [str(number) for number in range(1, newest + 1)]
+
+
+def test_archived_runs_are_no_uncommitted_changes_but_any_other_file_is(tmp_path, monkeypatch):
+    run = lambda *words: subprocess.run(["git", *words], cwd=tmp_path, check=True, capture_output=True)  # noqa: E731
+    run("init", "-q")
+    run("-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "--allow-empty", "-m", "a")
+    monkeypatch.setattr(version, "PROJECT", tmp_path)
+    for name, dirty in [("reports/runs/20260101-gpu-abcdef.zip", False), ("kernels/conv/mine.cu", True)]:
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+        assert version.commit()[1] is dirty

@@ -10,7 +10,9 @@ VERSION: str = tomllib.loads((LIBRARY / "pyproject.toml").read_text(encoding="ut
 
 
 def commit() -> tuple[str, bool | None]:
-    """(commit, whether tracked files differ from it or untracked ones are there); ("", None) where git cannot tell."""
+    """(commit, whether tracked files differ from it or untracked ones are there); ("", None) where git cannot tell.
+
+    Archived runs are left aside: measuring makes them, and nothing is measured by them."""
 
     def git_output(*arguments: str) -> str:
         return subprocess.run(
@@ -18,6 +20,6 @@ def commit() -> tuple[str, bool | None]:
         ).stdout.strip()
 
     try:
-        return git_output("rev-parse", "HEAD"), bool(git_output("status", "--porcelain"))
+        return git_output("rev-parse", "HEAD"), bool(git_output("status", "--porcelain", "--", ".", ":!reports/runs"))
     except (OSError, subprocess.CalledProcessError):
         return "", None

@@ -52,14 +52,15 @@ __host__ void GPUInterface::conv_forward_gpu(float *device_y, const float *devic
 {
     const int H_out = H - K + 1, W_out = W - K + 1;
     conv_forward_kernel<<<dim3((W_out + 15) / 16, (H_out + 15) / 16, B * C), dim3(16, 16)>>>(device_y, device_x, B, M, C, H, W, K);
-    float *device_sum, sum, expected = 0;
+    float *device_sum, sum;
+    double expected = 0, magnitude = 0;
     cudaMalloc(&device_sum, sizeof(float));
     checksum<32><<<1, 256>>>(device_y, B * M * H_out * W_out, device_sum);
     cudaMemcpy(&sum, device_sum, sizeof(float), cudaMemcpyDeviceToHost);
     float *y = new float[B * M * H_out * W_out];
     cudaMemcpy(y, device_y, B * M * H_out * W_out * sizeof(float), cudaMemcpyDeviceToHost);
-    for (int i = 0; i < B * M * H_out * W_out; ++i) expected += y[i];
-    if (std::abs(sum - expected) > 1e-2f * (1 + std::abs(expected))) exit(2);
+    for (int i = 0; i < B * M * H_out * W_out; ++i) { expected += y[i]; magnitude += std::abs(y[i]); }
+    if (std::abs(sum - expected) > 1e-4 * magnitude) exit(2);
     delete[] y;
     cudaFree(device_sum);
 }

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import math
 import re
 import subprocess
 import sys
@@ -167,7 +168,7 @@ def test_the_page_on_performance_has_the_newest_run_of_each_network_on_each_gpu(
         if run.gpu
         for network in set(run.record["networks"]) & set(run.record["config"]["networks"])
     }
-    assert len(set(newest.values())) > 2
+    assert len(set(newest.values())) > 1
     for (model, network), run_id in newest.items():
         section = pages["performance.md"].split(f"\n## {model}\n")[1].split("\n## ")[0]
         assert re.search(rf"^- run `{run_id}`.*: .*\b{network}\b", section, re.MULTILINE), (model, network)
@@ -205,9 +206,9 @@ def times_in(generator, runs: list[catalog.Run], network: str, name: str) -> lis
         chosen &= (frame.state == "cold") & (frame.kind == "gpu") & (frame.status == "ok")
         median = frame[chosen].set_index("variant").median_ms
         peers = [variant for variant, header in run.record["variants"].items() if header["peer"]]
-        by_precision = [median[[one for one in peers if one.startswith(f"cudnn_{p}")]].min() for p in ("fp32", "tf32")]
-        expected += [median[~median.index.isin(peers)].min(), *by_precision]
-    return [generator.milliseconds(value) for value in expected]
+        cudnn = [[one for one in peers if one.startswith(f"cudnn_{p}") and one in median] for p in ("fp32", "tf32")]
+        expected += [median[~median.index.isin(peers)].min(), *(median[ours].min() for ours in cudnn)]
+    return ["not measured" if math.isnan(value) else generator.milliseconds(value) for value in expected]
 
 
 def test_the_readme_s_range_over_padded_layers_is_the_run_s():

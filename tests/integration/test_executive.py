@@ -1,5 +1,6 @@
 """The executive page: what changed since the run before."""
 
+import copy
 import re
 from dataclasses import replace
 from types import SimpleNamespace
@@ -36,19 +37,15 @@ def test_what_changed_since_the_run_before_is_told_of_the_study_s_own_kernels(ev
     assert "Since the last run" not in dict(executive.executive_view(ev).facts.rows)
 
 
-def test_nothing_is_compared_with_the_run_before_of_another_gpu_model(ev, monkeypatch, opened):
-    model, ended = ev.gpu_run.gpu["name"], ev.gpu_run.record["ended"]
-    before = [run for run in map(opened, catalog.archived_paths()) if run.gpu and run.record["ended"] < ended]
-    assert any(run.gpu["name"] != model for run in before)
-    compared = []
+def test_nothing_is_compared_with_the_run_before_of_another_gpu_model(ev, monkeypatch, opened, small_archive):
+    def before(model: str) -> catalog.Run:
+        record = copy.deepcopy(ev.gpu_run.record) | {"run_id": model, "ended": "2026-01-01T00:00:00+00:00"}
+        record["machine"]["gpu"]["name"] = model
+        return replace(opened(small_archive), record=record)
 
-    def compare(base, *_):
-        compared.append(base.gpu["name"])
-        return SimpleNamespace(obstacles={}, movements=[])
-
-    monkeypatch.setattr(executive, "Comparison", compare)
-    executive.executive_view(ev)
-    assert set(compared) <= {model}
+    models = ["NVIDIA Other", ev.gpu_run.gpu["name"]]
+    monkeypatch.setattr(catalog, "gpu_runs", lambda _: list(map(before, models)))
+    assert [run.run_id for run in catalog.earlier_runs_of_model(ev.gpu_run, "fa18")] == models[1:]
 
 
 def best_sentence(ev):

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from warpbook.report import narrative, trace_layout
-from warpbook.report.evidence.run_selection import OLDER_RUN_TABLES
+from warpbook.report.evidence.run_selection import OTHER_RUN_TABLES
 from warpbook.report.views import analysis, claim_table, executive, last_page, whole_network
 from warpbook.report.views.supplement import correctness, profiler_tables, provenance, validity
 from warpbook.runs import catalog, tables
@@ -19,7 +19,7 @@ OWN = "20261124-nvidia-h200-000001"
 OLDER = "20261120-nvidia-h200-000002"
 LATER, EARLIER = ("2026-11-24T00:00:00+00:00", "2026-11-20T00:00:00+00:00")
 ASKED_FOR = [tables.COUNTERS, tables.SANITIZER, tables.ATTACKS, PRECISION]
-"""Tables of OLDER_RUN_TABLES that the archived run holds."""
+"""Tables of OTHER_RUN_TABLES that the archived run holds."""
 
 
 def heads_alone(packed: dict[str, bytes], names: set[str]) -> dict[str, bytes]:
@@ -55,7 +55,7 @@ def made(small_archive, tmp_path_factory):
     kept = {table.name for table in (*ASKED_FOR, tables.BUILDS)}
     of_older = heads_alone(files, {table.name for table in tables.RUN_TABLES} - kept)
     of_older |= {tables.CORRECTNESS.name: of_whole_networks(files[tables.CORRECTNESS.name])}
-    own = heads_alone(files, {table.name for table in OLDER_RUN_TABLES})
+    own = heads_alone(files, {table.name for table in OTHER_RUN_TABLES})
     return (
         packed_as(folder, own, OWN, LATER),
         packed_as(folder, of_older, OLDER, EARLIER),
@@ -101,7 +101,7 @@ def of_other_sources(but=None):
 
 def test_what_a_run_does_not_hold_is_shown_of_an_older_one_that_is_cited_in_captions(evidence, ev):
     shown = evidence()
-    assert {table.name: run.run_id for table, run in shown.selection.from_older_run.items()} == {
+    assert {table.name: run.run_id for table, run in shown.selection.from_other_run.items()} == {
         table.name: OLDER for table in ASKED_FOR
     }
     assert shown.counters.calls == ev.counters.calls
@@ -121,7 +121,7 @@ def test_what_a_run_does_not_hold_is_shown_of_an_older_one_that_is_cited_in_capt
     errors = correctness.correctness_view(shown).errors
     told = [counts.units, counts.roofline, in_full.kernels, in_full.bounds, harness.attacks, harness.sanitizer]
     for one in [*told, errors.figure, errors.ranges]:
-        assert f"Of the older run {OLDER}; the run {OWN} holds none." in one.caption, one.id
+        assert f"Of the run {OLDER}; the run {OWN} holds none." in one.caption, one.id
     assert f"The counters are of the run {OLDER} and the network fa18" in counts.coverage
     assert f"The run {OWN}, which the times are of, holds none." in counts.coverage
     assert f"Counters are of the older run {OLDER}." in claim_table.full_claim_table(shown).caption
@@ -140,7 +140,7 @@ def test_what_a_run_does_not_hold_is_shown_of_an_older_one_that_is_cited_in_capt
     fastest = shown.networks.fastest(shown.largest, peers=False)
     assert fastest.name in shown.networks.calls
     view = whole_network.whole_network_view(shown)
-    assert f"Of the older run {OLDER}" in view.kernels.caption
+    assert f"Of the run {OLDER}" in view.kernels.caption
     assert view.bound.startswith(f"What bounds {fastest.name} in the run {OLDER}: ")
 
     assert any("ncu" in one.ms for one in trace_layout.agreements(ev))
@@ -215,7 +215,7 @@ def test_nothing_comes_from_a_run(evidence, older, rewritten):
     ]:
         rerecorded(rewritten, older, change)
         shown = evidence()
-        assert shown.selection.from_older_run == {}
+        assert shown.selection.from_other_run == {}
         assert shown.counters.table.empty
         assert shown.trust.attacks.empty
         assert [run.run_id for run in shown.cited_runs] == [OWN]
@@ -249,10 +249,22 @@ def test_a_run_whose_figures_are_all_of_other_sources_is_passed_over_for_one_bef
 
 def test_where_the_newest_run_holds_a_table_nothing_comes_from_an_older_one(ev, older, evidence_of, small_archive):
     shown = evidence_of(small_archive)
-    assert shown.selection.from_older_run == {}
+    assert shown.selection.from_other_run == {}
     assert [run.run_id for run in shown.cited_runs] == [small_archive.stem]
     assert {*shown.counters.table.run_id} == {small_archive.stem}
     assert analysis.analysis_view(shown) == analysis.analysis_view(ev)
+
+
+def test_what_is_said_of_the_judge_comes_from_any_run_of_the_model_but_counters_from_an_older_one(
+    evidence, older, rewritten
+):
+    def later_of_another_network(record):
+        record["ended"] = "2026-12-01T00:00:00+00:00"
+        record["networks"] = {"softmax": record["networks"]["fa18"]}
+
+    rerecorded(rewritten, older, later_of_another_network)
+    shown = evidence()
+    assert {table: run.run_id for table, run in shown.selection.from_other_run.items()} == {tables.ATTACKS: OLDER}
 
 
 def test_times_and_checks_are_never_an_older_run_s_and_a_submission_draws_on_none(evidence):
@@ -260,13 +272,13 @@ def test_times_and_checks_are_never_an_older_run_s_and_a_submission_draws_on_non
     nothing = tables.with_places(tables.CORRECTNESS.empty())
     shown.gpu_run.loaded[tables.CORRECTNESS.name] = nothing  # of which the older holds some
     for table in tables.RUN_TABLES:
-        if table not in OLDER_RUN_TABLES:
+        if table not in OTHER_RUN_TABLES:
             assert shown.selection.run_with(table) is shown.gpu_run
 
     shown = evidence()
     term = next(study.course for study in shown.config.studies.values() if study.course)
     shown.study = shown.study.model_copy(update={"course": term})
-    assert shown.selection.from_older_run == {}
+    assert shown.selection.from_other_run == {}
 
 
 def test_a_sweep_of_an_older_run_is_shown_whatever_network_it_was_made_on(evidence, older, tmp_path, rewritten):
@@ -279,7 +291,7 @@ def test_a_sweep_of_an_older_run_is_shown_whatever_network_it_was_made_on(eviden
     rewritten(older, "sweep.csv", lambda _: (tmp_path / "sweep.csv").read_bytes())
     (sentence,) = validity.sweep_sentences(evidence())
     assert sentence.startswith(f"{swept.name} on conv1 of fa19, ")
-    assert f"Of the older run {OLDER}" in sentence
+    assert f"Of the run {OLDER}" in sentence
 
 
 @pytest.mark.parametrize(("protocol", "words"), [(2, "is overwritten"), (3, "dirty (not yet written back)"), (1, None)])

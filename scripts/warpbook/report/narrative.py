@@ -74,7 +74,7 @@ class Figures:
         values = [call.value(metric) if call else None for call in (before, after)]
         if values[0] is None or values[1] is None:
             return NOT_MEASURED
-        older = self._ev.selection.from_older_run.get(tables.COUNTERS)
+        older = self._ev.selection.from_other_run.get(tables.COUNTERS)
         return counters.amount(values[0] - values[1], metric) + (f" (run {older.run_id})" if older else "")
 
     def launching(self, variant: str) -> str:

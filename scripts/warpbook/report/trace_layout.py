@@ -76,7 +76,7 @@ class Agreement:
 def agreements(ev: Evidence) -> list[Agreement]:
     """Every layer whose kernels several tools saw, libraries left out: their first call tries algorithms."""
     agreed = []
-    counted_beside = tables.COUNTERS not in ev.selection.from_older_run  # tools are compared within one run
+    counted_beside = tables.COUNTERS not in ev.selection.from_other_run  # tools are compared within one run
     tools = [tool for tool in available_profilers.TRACERS if any(key[0] == tool for key in ev.profiles.traced)]
     for variant, layer in product(ev.ranking.measured_variants("gpu", peers=False), ev.layer_names):
         for size in reversed(ev.sizes):

@@ -218,6 +218,12 @@ def earlier_runs_of_model(run: Run, network: str, folder: Path | None = None) ->
     return [proven for one in older if _is_comparable(run, one, network) and (proven := _verify(one))]
 
 
+def runs_of_model(run: Run, folder: Path | None = None) -> list[Run]:
+    """Sound runs of a run's GPU model and its protocol, whenever they were made and of whatever problem, newest first."""
+    alike = (one for one in reversed(gpu_runs(folder)) if one.device_name("gpu") == run.device_name("gpu"))
+    return [proven for one in alike if one.record["protocol"] == run.record["protocol"] and (proven := _verify(one))]
+
+
 def find_newest(network: str, folder: Path | None = None) -> tuple[Run | None, list[str]]:
     """The newest archived run with a GPU that holds a network, and why others were passed over."""
     usable, refused = _gpu_runs(folder)

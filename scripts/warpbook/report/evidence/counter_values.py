@@ -70,7 +70,7 @@ class CounterValues(EvidencePart):
 
     def stale(self, variant: str) -> str:
         """Why an older run's counters of a variant are not shown; empty where that is another run's matter."""
-        older = self._ev.selection.from_older_run.get(tables.COUNTERS)
+        older = self._ev.selection.from_other_run.get(tables.COUNTERS)
         known = self._ev.plan.variants.get(variant)
         reason = self._ev.selection.stale(known, older) if older and known else ""
         return f"counters are of the older run {older.run_id}, but {reason}" if older and reason else ""

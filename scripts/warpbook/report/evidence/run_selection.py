@@ -73,15 +73,16 @@ def _profiled_ms(run: Run, network: str, layers: Iterable[str], variants: list[s
     return found
 
 
-OLDER_RUN_TABLES = {
+JUDGE_TABLES = {tables.ATTACKS: "kernels that cheat", tables.PAIRS: "verdicts on known differences"}
+"""What is in each table on the judge itself, of which any run of the GPU's model tells."""
+
+OTHER_RUN_TABLES = JUDGE_TABLES | {
     tables.COUNTERS: "hardware counters",
     tables.SANITIZER: "errors that compute-sanitizer counts",
-    tables.ATTACKS: "kernels that cheat",
-    tables.PAIRS: "verdicts on known differences",
     tables.SWEEP: "swept parameters",
     PRECISION: "errors over the length of sums",
 }
-"""What is in each table that a run holds only where it was asked to and that may be an older run's: times that are held
+"""What is in each table that a run holds only where it was asked to and that may be another run's: times that are held
 against the study's are in none."""
 
 
@@ -96,16 +97,23 @@ class Selection(EvidencePart):
     """Rows of the runs cited that a report may draw on."""
 
     def run_with(self, table: Table) -> Run | None:
-        """The run of a table's GPU figures: the study's own. Where that holds nothing of one of OLDER_RUN_TABLES, the
-        newest older one that does, on the same GPU model and of today's sources; never for a submission."""
+        """The run of a table's GPU figures: the study's own. Where that holds nothing of one of OTHER_RUN_TABLES, the
+        newest older one that does, on the same GPU model and of today's sources; of JUDGE_TABLES, the newest of the model.
+        Never for a submission."""
         own = self._ev.gpu_run
-        if own is None or table not in OLDER_RUN_TABLES or self._ev.study.course or len(self._study_rows(own, table)):
+        if own is None or table not in OTHER_RUN_TABLES or self._ev.study.course or len(self._study_rows(own, table)):
             return own
-        return self._older_with(table) or own
+        return self._other_with(table) or own
 
     @cached_method
-    def _older_with(self, table: Table) -> Run | None:
-        return next((run for run in self._older if self._holds_sound(run, table)), None)
+    def _other_with(self, table: Table) -> Run | None:
+        others = self._of_model if table in JUDGE_TABLES else self._older
+        return next((run for run in others if self._holds_sound(run, table)), None)
+
+    @cached_property
+    def _of_model(self) -> list[Run]:
+        assert self._ev.gpu_run is not None
+        return catalog.runs_of_model(self._ev.gpu_run)
 
     @cached_property
     def _older(self) -> list[Run]:
@@ -125,23 +133,23 @@ class Selection(EvidencePart):
         return not held.empty
 
     @cached_property
-    def from_older_run(self) -> dict[Table, Run]:
+    def from_other_run(self) -> dict[Table, Run]:
         """The tables whose rows come from another run than the study's other GPU figures, each with that run."""
-        found = {table: self.run_with(table) for table in OLDER_RUN_TABLES}
+        found = {table: self.run_with(table) for table in OTHER_RUN_TABLES}
         return {table: run for table, run in found.items() if run and run is not self._ev.gpu_run}
 
-    def kinds_from(self, run: Run, of: Iterable[Table] = OLDER_RUN_TABLES) -> list[str]:
-        """What is taken from an older run, in words, of these tables."""
-        return [OLDER_RUN_TABLES[table] for table in of if self.from_older_run.get(table) is run]
+    def kinds_from(self, run: Run, of: Iterable[Table] = OTHER_RUN_TABLES) -> list[str]:
+        """What is taken from another run, in words, of these tables."""
+        return [OTHER_RUN_TABLES[table] for table in of if self.from_other_run.get(table) is run]
 
-    def older_run_note(self, table: Table) -> str:
-        """To follow a caption: the older run that a table's figures are of; empty where they are of the study's own."""
-        run, own = self.from_older_run.get(table), self._ev.gpu_run.run_id if self._ev.gpu_run else ""
-        return f" Of the older run {run.run_id}; the run {own} holds none." if run else ""
+    def other_run_note(self, table: Table) -> str:
+        """To follow a caption: the other run that a table's figures are of; empty where they are of the study's own."""
+        run, own = self.from_other_run.get(table), self._ev.gpu_run.run_id if self._ev.gpu_run else ""
+        return f" Of the run {run.run_id}; the run {own} holds none." if run else ""
 
-    def in_older_run(self, table: Table) -> str:
+    def in_other_run(self, table: Table) -> str:
         """The same within a sentence: in the run …."""
-        run = self.from_older_run.get(table)
+        run = self.from_other_run.get(table)
         return f" in the run {run.run_id}" if run else ""
 
     def stale(self, variant: Variant, run: Run | None = None) -> str:

@@ -90,7 +90,7 @@ def _roofline(ev: Evidence, counted: list[CountedLayer]) -> Figure:
         "Numbers name the variants as above; small grey points are the others, which the supplement lists. "
         f"{_roof(ev)} Useful operations are those of the direct method on the {ev.case_word}{hollow}. Reading alone is faster "
         "than copying, so a point may lie above the slope."
-        f"{ev.selection.older_run_note(tables.COUNTERS)}",
+        f"{ev.selection.other_run_note(tables.COUNTERS)}",
     )
 
 
@@ -121,7 +121,7 @@ def _kernels(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str], 
         "achieved and theoretical. Largest stall: what warps wait for most, in Nsight Compute's words, as a share of their "
         "time; “not selected” where another warp issued. Useful operations are those of the direct method, for the whole call. "
         "FP32 done: FP32 operations for each useful one; padding makes it more than 1, tensor cores and FP16 less."
-        f"{ev.selection.older_run_note(tables.COUNTERS)}",
+        f"{ev.selection.other_run_note(tables.COUNTERS)}",
         (
             *words("Variant", ev.case_word.capitalize(), "Kernel"),
             *numbers(*SHARES),
@@ -174,7 +174,7 @@ def _bounds(ev: Evidence, counted: list[CountedLayer], labels: dict[str, str]) -
         "analysis-bound",
         f"What bounds each kernel: the unit nearest its peak from {counters.HIGH:.0f} % on, in part from {counters.LOW:.0f} % on; "
         "below that, latency. L1 throughput is of the cycles in which L1 was active; the others are of all cycles."
-        f"{ev.selection.older_run_note(tables.COUNTERS)}",
+        f"{ev.selection.other_run_note(tables.COUNTERS)}",
         words("Variant", ev.case_word.capitalize(), "What bounds it"),
         tuple((labels[variant.name], layer.name, bound_text(call)) for variant, layer, call in counted),
         "sentences",
@@ -199,7 +199,7 @@ def _units(ev: Evidence) -> Figure | None:
         "No dark bar: latency bounds it. Issue is dark only if it is as busy as the busiest pipe. Of DRAM and L2, DRAM is dark if both pass "
         f"{counters.HIGH:.0f} %. Issue and L1 count "
         f"the cycles in which a multiprocessor is active, the others all. On the right: a warp's instructions in the whole call, and "
-        f"the share that FP32 FMAs are of them{', and mma and wgmma' * any(row.words[-1] != MISSING for row in rows)}.{ev.selection.older_run_note(tables.COUNTERS)}",
+        f"the share that FP32 FMAs are of them{', and mma and wgmma' * any(row.words[-1] != MISSING for row in rows)}.{ev.selection.other_run_note(tables.COUNTERS)}",
     )
 
 

@@ -56,7 +56,7 @@ def _example(ev: Evidence) -> str:
     if not refuted:
         return ""
     one, claim = refuted[0], refuted[0].claim
-    run = ev.selection.in_older_run(tables.COUNTERS) if claim.counter or claim.quantity == "fma_share" else ""
+    run = ev.selection.in_other_run(tables.COUNTERS) if claim.counter or claim.quantity == "fma_share" else ""
     return f"{one.variant}, {_claim_words(one)} ({claim_words(claim)}){run}: {verdict_values(one)}"
 
 
@@ -82,7 +82,7 @@ def claims_by_verdict(ev: Evidence, variant: str) -> tuple[View, ...]:
 def _claims_table(ev: Evidence, id: str, caption: str, judged: list[JudgedClaim], tested: bool = True) -> HtmlTable:
     """tested: with a column of the test that was made of a claim, which otherwise stands for words that are lacking; where
     they do not name the figure that was needed, it stands before the values."""
-    older = ev.selection.from_older_run.get(tables.COUNTERS)
+    older = ev.selection.from_other_run.get(tables.COUNTERS)
     counter_run = f" Counters are of the older run {older.run_id}." if older else ""
 
     def row(one: JudgedClaim) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ def executive_view(ev: Evidence) -> View | None:
     lead = _lead(ev, best)
     cause = causes.cause_sentence(ev, lead)
     if cause:
-        cause = f"{f'{lead.stem}: ' * (lead != best)}Method: {lead.title}{_on_tensor_cores(lead)}. {cause}{ev.selection.in_older_run(tables.COUNTERS)}"
+        cause = f"{f'{lead.stem}: ' * (lead != best)}Method: {lead.title}{_on_tensor_cores(lead)}. {cause}{ev.selection.in_other_run(tables.COUNTERS)}"
     said = {
         "Best": ". ".join(
             filter(
@@ -345,7 +345,7 @@ def _error_against_direct(ev: Evidence, best: Variant) -> str:
     return (
         f". On {int(rows.fp32_class.sum())} of {len(rows)} cases (sums of {least} to {most} terms, "
         f"{rows.inputs.nunique()} input ranges) the error of {best.stem} is at most {precision.CLASS_RATIO} times that of "
-        f"{ev.problem.facts.baseline}{others}{ev.selection.in_older_run(PRECISION)}"
+        f"{ev.problem.facts.baseline}{others}{ev.selection.in_other_run(PRECISION)}"
     )
 
 

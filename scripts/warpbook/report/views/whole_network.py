@@ -49,7 +49,7 @@ def whole_network_view(ev: Evidence) -> View | None:
 
 def _bound(ev: Evidence, ours: Implementation, call: CountedCall | None) -> str:
     """A sentence on what bounds our fastest, or why it has no counters; empty where they were not read."""
-    run, failure = ev.selection.in_older_run(tables.COUNTERS), ev.networks.counter_failures.get(ours.name)
+    run, failure = ev.selection.in_other_run(tables.COUNTERS), ev.networks.counter_failures.get(ours.name)
     if call:
         return f"What bounds {ours.name}{run}: {analysis.bound_text(call)}"
     return f"No hardware counters of {ours.name}{run}: {failure}." if failure else ""
@@ -157,7 +157,7 @@ def _kernels(ev: Evidence, ours: Implementation, call: CountedCall) -> HtmlTable
         "networks-kernels",
         f"Kernels of {ours.name} at {units.count(call.images)} images, {call.total_launches} launches a call, one by one under "
         f"Nsight Compute: launches, time and its share. {analysis.busy_caption('all launches', 'the longest', copy)}"
-        f"{ev.selection.older_run_note(tables.COUNTERS)}",
+        f"{ev.selection.other_run_note(tables.COUNTERS)}",
         (*words("Kernel"), *numbers("Launches", "Time", "Share", *analysis.BUSY_HEAD)),
         tuple(rows),
         "dense",

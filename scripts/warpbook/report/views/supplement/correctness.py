@@ -75,7 +75,7 @@ def _over_length(ev: Evidence, drawn: pd.DataFrame) -> Figure:
         f"Error against float64 on random reals over the length of sums, {least} to {most} products; of {ev.case_word}s of one length "
         f"the largest error is drawn. Dashed: {precision.CLASS_RATIO} times the error of {ev.problem.facts.baseline} on the same inputs. "
         "Hollow: variants of another precision. Dotted: libraries."
-        f"{ev.selection.older_run_note(PRECISION)}",
+        f"{ev.selection.other_run_note(PRECISION)}",
     )
 
 
@@ -92,7 +92,7 @@ def _ranges(ev: Evidence, rows: pd.DataFrame) -> HtmlTable:
         f"−{precision.MIXED_EXPONENT} to {precision.MIXED_EXPONENT}; subnormal: {first} times 2^{x_exponent}, which FP32 "
         f"holds as subnormal numbers, and the other inputs times 2^{w_exponent}; outliers: one of "
         f"{precision.OUTLIERS_APART} values of {first} times 2^{precision.OUTLIER_EXPONENT}.".replace("^-", "^−")
-        + ev.selection.older_run_note(PRECISION),
+        + ev.selection.other_run_note(PRECISION),
         (
             *words("Variant", "Claims"),
             *numbers(*kinds, f"At most {precision.CLASS_RATIO}×", "Longest sum beyond"),

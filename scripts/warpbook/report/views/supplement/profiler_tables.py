@@ -39,7 +39,7 @@ def _watched_programs(ev: Evidence, tool: str, state: dict[str, Any]) -> str:
     if programs := int(((watched.tool == tool) & (watched.status == "ok")).sum()):
         return f"{programs} programs"
     calls = f"{len(ev.counters.counted)} calls" if tool == "ncu" and ev.counters.counted else ""
-    elsewhere = ev.selection.in_older_run(tables.COUNTERS)
+    elsewhere = ev.selection.in_other_run(tables.COUNTERS)
     if calls and not elsewhere:
         return calls
     missing: str = state["missing"] or "not asked for"

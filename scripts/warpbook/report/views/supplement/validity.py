@@ -56,7 +56,7 @@ def _pairs(ev: Evidence) -> HtmlTable:
         "trust-pairs-table",
         f"Verdicts on kernels whose difference is known, on {ev.device_name('gpu')}, by op time. False: a verdict that is not "
         f"true; “same” is true within {units.percent(margin, 0)}. Found: called slower. Each with its 95 % interval."
-        f"{ev.selection.older_run_note(tables.PAIRS)}",
+        f"{ev.selection.other_run_note(tables.PAIRS)}",
         (*words("Kernels"), *numbers("Pairs", "Same", "Faster", "Slower", "Ambiguous", "False, %", "Found, %")),
         tuple(
             (
@@ -75,7 +75,7 @@ def _attacks(ev: Evidence) -> HtmlTable:
     return HtmlTable(
         "trust-attack-table",
         f"Kernels and launchers that the harness was tried with on {ev.device_name('gpu')}, and the check that caught "
-        f"each. “mine” is the attacking variant.{ev.selection.older_run_note(tables.ATTACKS)}",
+        f"each. “mine” is the attacking variant.{ev.selection.other_run_note(tables.ATTACKS)}",
         words("A kernel that …", "Result", "Status", "The words of the check"),
         tuple(
             (f"… {row['attack']}", "caught" if row["caught"] else "MISSED", _plain(row["status"]), row["reason"])
@@ -93,7 +93,7 @@ def _sanitizer(ev: Evidence) -> HtmlTable:
     return HtmlTable(
         "trust-sanitizer-table",
         f"Errors that NVIDIA's compute-sanitizer {results.version.iloc[0]} counts: each tool over each variant on "
-        f"{places}, with {tried}{ev.selection.older_run_note(tables.SANITIZER)}",
+        f"{places}, with {tried}{ev.selection.other_run_note(tables.SANITIZER)}",
         (*words("Variant"), *numbers(*tools), *words("The tool's words")),
         tuple(_sanitizer_row(str(name), group, tools) for name, group in results.groupby("variant", sort=False)),
     )
@@ -125,5 +125,5 @@ def _sweep(ev: Evidence, name: str, rows: pd.DataFrame) -> str:
     return (
         f"{name} on {best.layer} of {best.network}, {units.count(best['size'])} images, by {best.tool}, mean of {best.n} launches: "
         f"the fastest of {len(rows)} configurations is {best.configuration} with {units.time(best.time_ms)}.{beside}"
-        f"{ev.selection.older_run_note(tables.SWEEP)}"
+        f"{ev.selection.other_run_note(tables.SWEEP)}"
     )

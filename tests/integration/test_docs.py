@@ -1,8 +1,8 @@
 """The documentation: the site builds, its links resolve, it fetches nothing, and its reference misses nothing."""
 
 import importlib.util
-import os
 import math
+import os
 import re
 import subprocess
 import sys

@@ -106,6 +106,9 @@ def test_a_kernel_that_no_run_holds_or_the_run_before_did_not_is_told_in_full(
     others = {name: one for name, one in ev.gpu_run.record["variants"].items() if name != fresh}
     before = SimpleNamespace(record={"variants": others})
     monkeypatch.setattr(milestone_4.catalog, "run_before", lambda *_: before)
+    archived = evidence_of(small_archive)
+    archived.local = dataclasses.replace(archived.gpu_run)
+    assert fresh in {one.name for one in milestone_4.remaining_optimizations(archived)}
     assert fresh not in {one.name for one in milestone_4.remaining_optimizations(ev)}
     # Of many new ones those without a time of each layer, and then the fastest.
     measured = evidence_of(small_archive)

@@ -49,12 +49,12 @@ def _measured_optimizations(ev: Evidence) -> list[Variant]:
 
 
 def _chapter_variants(ev: Evidence) -> set[str]:
-    """Those described in full: asked for or leading to the fastest; of those without a figure, and then of new ones, the
-    fastest first, as many as there is room for."""
+    """Those described in full: asked for or leading to the fastest; of those without a figure, and then of new ones where
+    they were measured here, the fastest first, as many as there is room for."""
     asked = {place.removeprefix("m4-") for place in ev.study.deliverables.values()} | {*ev.study.show_profile_of}
     fastest = filter(None, (ev.ranking.best, ev.ranking.best_rounded))
     leading = {step.name for one in fastest for step in ev.ranking.chain(one)}
-    before = catalog.run_before(ev.gpu_run, ev.network.name) if ev.gpu_run else None
+    before = catalog.run_before(ev.local, ev.network.name) if ev.gpu_run is ev.local else None
     lacking = {*ev.problems.table.variant} if ev.gpu_run else set[str]()
     tried = [one.name for one in _measured_optimizations(ev)]
     told = {name for name in tried if name in asked | leading}

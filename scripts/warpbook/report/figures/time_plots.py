@@ -16,7 +16,7 @@ from warpbook.runs.schema import Row
 
 BELOW_FINDINGS_IN = 6.4  # what the findings leave of their page
 FAR = 3.0
-"""Times as slow as the next one: a bar that would leave no room to tell the others apart ends at the chart's edge."""
+"""Times as slow as the next one: bars that would leave no room to tell the others apart end at the chart's edge."""
 
 
 def op_times(ev: Evidence) -> str:
@@ -35,7 +35,9 @@ def op_times(ev: Evidence) -> str:
                 axes.plot(own, place, "|", color=style.INK, markersize=7, markeredgewidth=1.2, zorder=3)
             axes.plot([0, reach], [place, place], color=colour, linewidth=5, alpha=0.25, solid_capstyle="butt")
             if estimate.value > end:
-                style.note(axes, f"{units.time(estimate.value)} →", (end, place), (-3, 0), ha="right")
+                style.note(
+                    axes, f"{units.time(estimate.value)} →", (end, place), (0, 0), ha="right", bbox=style.OVER_LINES
+                )
                 continue
             error = style.error_bars([estimate])
             axes.errorbar(estimate.value, place, xerr=error, fmt=marker, color=colour, capsize=2.2)
@@ -54,10 +56,12 @@ def op_times(ev: Evidence) -> str:
 
 
 def axis_end(times: list[float]) -> float:
-    """Where an axis of times ends: behind the slowest and its number, or, of several others, the next where that is FAR
-    behind."""
-    slowest, *others = sorted(times, reverse=True)
-    return 1.22 * (others[0] if len(others) > 1 and slowest > FAR * others[0] else slowest)
+    """Where an axis of times ends: behind the slowest and its number, or behind the last before one that is FAR behind, if
+    half of them are before it."""
+    ordered = sorted(times)
+    gaps = (place for place in range(1, len(ordered)) if ordered[place] > FAR * ordered[place - 1])
+    last = next((place for place in gaps if place > 1 and place >= len(ordered) / 2), len(ordered))
+    return 1.22 * ordered[last - 1]
 
 
 def times_by_size(ev: Evidence, variants: list[Variant], bound: bool) -> str:

@@ -31,17 +31,18 @@ def _tests(ev: Evidence) -> HtmlTable:
             # The network's images are not predicted by emulation: there are no labels to compare.
             rows.append(_row(variant, "interpreted" if variant.language else "emulated", emulated, labels=False))
     rows += [_row(variant, NOT_TIMED, tests) for variant, tests in ev.checks.not_compared]
-    return HtmlTable(
-        "a-correct",
-        "Correctness in sum: tests passed, the largest error over its tolerance, the largest relative L2 error, and "
-        "the most labels that differ from the float64 reference's at any size.",
-        (
-            *words("Variant", "Device", "Precision"),
-            *numbers("Tests", "Error / tolerance", "Relative L2", "Labels"),
-            *words("Verdict"),
-        ),
-        tuple(rows),
-    )
+    heads = [
+        *words("Variant", "Device", "Precision"),
+        *numbers("Tests", "Error / tolerance", "Relative L2", "Labels"),
+        *words("Verdict"),
+    ]
+    caption = "Correctness in sum: tests passed, the largest error over its tolerance, the largest relative L2 error"
+    if ev.is_network:
+        caption += ", and the most labels that differ from the float64 reference's at any size"
+    else:
+        labels = len(heads) - 2
+        heads, rows = heads[:labels] + heads[labels + 1 :], [row[:labels] + row[labels + 1 :] for row in rows]
+    return HtmlTable("a-correct", f"{caption}.", tuple(heads), tuple(rows))
 
 
 def _row(variant: Variant, device: str, tally: CheckTally, labels: bool = True) -> tuple[Cell, ...]:

@@ -11,6 +11,7 @@ from warpbook.report.views.components import Cell, Figure, HtmlTable, View, numb
 from warpbook.runs import tables
 from warpbook.runs.run_parts import WHOLE
 
+RAGGED_SHAPES = "ragged shapes. Racecheck ran on those of at most two million products."
 ONE_IMAGE = "one image. Racecheck ran on layers of at most two million products."
 ONE_AFTER_ANOTHER = (
     "one image, and several where a block takes one after another. Racecheck ran on layers of at most two million products, "
@@ -87,13 +88,17 @@ def _attacks(ev: Evidence) -> HtmlTable:
 def _sanitizer(ev: Evidence) -> HtmlTable:
     results = ev.trust.sanitizer
     tools = list(results.tool.unique())
-    tried = ONE_AFTER_ANOTHER if results.variant.str.startswith(WHOLE).any() else ONE_IMAGE
     # Networks have layers for the problem that they are made of alone.
-    places = "the layers of all networks and on ragged shapes" if ev.is_network else "ragged shapes"
+    tried = RAGGED_SHAPES
+    if ev.is_network:
+        of_networks = results.variant.str.startswith(WHOLE).any()
+        tried = (
+            f"the layers of all networks and on ragged shapes, with {ONE_AFTER_ANOTHER if of_networks else ONE_IMAGE}"
+        )
     return HtmlTable(
         "trust-sanitizer-table",
         f"Errors that NVIDIA's compute-sanitizer {results.version.iloc[0]} counts: each tool over each variant on "
-        f"{places}, with {tried}{ev.selection.other_run_note(tables.SANITIZER)}",
+        f"{tried}{ev.selection.other_run_note(tables.SANITIZER)}",
         (*words("Variant"), *numbers(*tools), *words("The tool's words")),
         tuple(_sanitizer_row(str(name), group, tools) for name, group in results.groupby("variant", sort=False)),
     )

@@ -34,6 +34,7 @@ claims:
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <vector>
 
@@ -173,18 +174,29 @@ inline void store(float* to, Vector values, int count)
 }
 #endif
 
-// One block of outputs. The inputs of a tap begin at from + offsets[tap], its weights for the maps lie side by side;
-// `count` columns are stored, and the maps of y are `map` apart.
+// Every second lane of two vectors, from the first on.
+TARGET inline Vector even(Vector low, Vector high)
+{
+    typedef int Lanes __attribute__((vector_size(LANES * sizeof(int))));
+    Lanes chosen;
+    for (int i = 0; i < LANES; ++i) chosen[i] = 2 * i;
+    return __builtin_shuffle(low, high, chosen);
+}
+
+// One block of outputs. The inputs of a tap begin at from + offsets[tap], the weights of a map lie behind those of the one
+// before; `count` columns are stored, and the maps of y are `map` apart.
 template <int MAPS, int VECTORS>
 TARGET void block(
     const float* from, const int* offsets, int taps, const float* weights, float* y, std::ptrdiff_t map, int count)
 {
     Vector sums[MAPS][VECTORS] = {};
-    for (int tap = 0; tap < taps; ++tap, weights += MAPS) {
+    const float* weights_of[MAPS];
+    for (int m = 0; m < MAPS; ++m) weights_of[m] = weights + std::ptrdiff_t(m) * taps;
+    for (int tap = 0; tap < taps; ++tap) {
         Vector inputs[VECTORS];
         for (int v = 0; v < VECTORS; ++v) inputs[v] = load(from + offsets[tap] + v * LANES);
         for (int m = 0; m < MAPS; ++m)
-            for (int v = 0; v < VECTORS; ++v) sums[m][v] += weights[m] * inputs[v];
+            for (int v = 0; v < VECTORS; ++v) sums[m][v] += weights_of[m][tap] * inputs[v];
     }
     constexpr int last = VECTORS - 1;
 #pragma GCC unroll 8  // or the sums go through memory, to be indexed
@@ -250,19 +262,12 @@ TARGET void convolve(const Layer& layer)
     const int plane = ceil_div((band_rows + K - 1) * pitch, 16) * 16 + 16;
     std::vector<int> offsets;
     for (int c = 0; c < C; ++c)
-        for (int q = 0; q < K; ++q)
-            for (int p = 0; p < K; ++p)
+        for (int p = 0; p < K; ++p)
+            for (int q = 0; q < K; ++q)
                 offsets.push_back((shifted ? (c * K + q) * plane : c * plane + q) + p * pitch);
 
-    const int groups = ceil_div(M, MAPS_AT_MOST);
-    const auto first_map = [M = M, groups](int group) { return M * group / groups; };
-    std::vector<float> weights;
-    for (int group = 0; group < groups; ++group)
-        for (int c = 0; c < C; ++c)
-            for (int q = 0; q < K; ++q)
-                for (int p = 0; p < K; ++p)
-                    for (int m = first_map(group); m < first_map(group + 1); ++m)
-                        weights.push_back(w[((m * C + c) * K + p) * K + q]);
+    const int sets = ceil_div(M, MAPS_AT_MOST);
+    const auto first_map = [M = M, sets](int set) { return M * set / sets; };
 
 #pragma omp parallel for schedule(dynamic)
     for (int task = 0; task < N * bands; ++task) {
@@ -280,8 +285,8 @@ TARGET void convolve(const Layer& layer)
         }
 
         const int lines = shifted ? 1 : rows, length = shifted ? rows * W_out : W_out;
-        for (int group = 0; group < groups; ++group) {
-            const int m = first_map(group), maps = first_map(group + 1) - m;
+        for (int set = 0; set < sets; ++set) {
+            const int m = first_map(set), maps = first_map(set + 1) - m;
             const int vectors = ceil_div(length, LANES), steps = ceil_div(vectors, vectors_at_most(maps));
             const int step = ceil_div(vectors, steps) * LANES;
             float* const out = y + ((std::ptrdiff_t(n) * M + m) * H_out + h0) * W_out;
@@ -289,7 +294,7 @@ TARGET void convolve(const Layer& layer)
                 for (int i = 0; i < length; i += step) {
                     const int count = std::min(length - i, step);
                     blocks[maps - 1][ceil_div(count, LANES) - 1](
-                        staged + line * pitch + i, offsets.data(), taps, weights.data() + m * taps,
+                        staged + line * pitch + i, offsets.data(), taps, w + std::ptrdiff_t(m) * taps,
                         out + line * W_out + i, std::ptrdiff_t(H_out) * W_out, count);
                 }
         }
@@ -309,41 +314,47 @@ TARGET void stage_row(const GeneralLayer& layer, const float* row, int q, float*
     const int last = std::clamp(ceil_div(layer.W - shift, SW), first, W_out);
     std::fill(to, to + first, 0.0f);
     if (SW == 1) std::copy(row + first + shift, row + last + shift, to + first);
-    else
-        for (int v = first; v < last; ++v) to[v] = row[v * SW + shift];
+    else {
+        int v = first;
+        if (SW == 2)
+            for (; v + LANES < last; v += LANES) {  // the last input read is one behind the last needed
+                const float* const from = row + v * 2 + shift;
+                store(to + v, even(load(from), load(from + LANES)));
+            }
+        for (; v < last; ++v) to[v] = row[v * SW + shift];
+    }
     std::fill(to + last, to + W_out, 0.0f);
 }
 
-// `convolve` with rows staged once for each q, so that outputs of a row have inputs side by side. The outputs of a
-// channel are one long row where rows follow each other, which they do with a stride of 1.
+// `convolve` with rows staged once for each q, so that the outputs of a channel are one long row.
 TARGET void convolve_general(const GeneralLayer& layer)
 {
     const auto [x, w, bias, y, N, C, H, W, M, K, KW, S, SW, P, PW, P_end, PW_end, D, DW, G,
                 H_out, W_out, channels, maps, taps] = layer;
     const int outputs = H_out * W_out;
 
-    // A task is a group of channels of an image, or bands of its rows.
-    const int planes = channels * KW;
-    const int to_fit = int(std::min<double>(H_out, sizeof(float) * double(planes) * S * outputs / STAGED_BYTES + 1));
-    const int bands = std::min(H_out, std::max(to_fit, ceil_div(4 * omp_get_max_threads(), N * G)));
-    const int band_rows = ceil_div(H_out, bands);
+    // A task is a group of channels of an image, or bands of its rows: as many as make the staged inputs fit, or more where
+    // each thread has less to do then.
+    const int planes = channels * KW * S, tasks = N * G, threads = omp_get_max_threads();
+    const auto rows_of = [H_out = H_out](int bands) { return ceil_div(H_out, bands); };
+    const auto vectors_in_turn = [&](int bands) {
+        return std::int64_t(ceil_div(tasks * bands, threads)) * ceil_div(rows_of(bands) * W_out, LANES);
+    };
+    int bands = int(std::min<double>(H_out, sizeof(float) * double(planes) * outputs / STAGED_BYTES + 1));
+    for (int more = bands + 1; more <= std::min(H_out, 4 * threads / tasks); ++more)
+        if (vectors_in_turn(more) < vectors_in_turn(bands)) bands = more;
+    const int band_rows = rows_of(bands);
 
-    const int plane = ceil_div(((band_rows - 1) * S + D * (K - 1) + 1) * W_out, 16) * 16 + 16;
+    // A plane holds, for a channel and a q, every S-th row of inputs: what a tap reads for rows of outputs in turn.
+    const int plane = ceil_div((band_rows + D * (K - 1) / S) * W_out, 16) * 16 + 16;
     std::vector<int> offsets;
     for (int c = 0; c < channels; ++c)
-        for (int q = 0; q < KW; ++q)
-            for (int p = 0; p < K; ++p) offsets.push_back((c * KW + q) * plane + p * D * W_out);
+        for (int p = 0; p < K; ++p)
+            for (int q = 0; q < KW; ++q)
+                offsets.push_back(((c * KW + q) * S + p * D % S) * plane + p * D / S * W_out);
 
     const int sets = ceil_div(maps, MAPS_AT_MOST);  // of a group's maps, each computed at once
     const auto first_map = [maps = maps, sets](int set) { return maps * set / sets; };
-    std::vector<float> weights;
-    for (int group = 0; group < G; ++group)
-        for (int set = 0; set < sets; ++set)
-            for (int c = 0; c < channels; ++c)
-                for (int q = 0; q < KW; ++q)
-                    for (int p = 0; p < K; ++p)
-                        for (int m = first_map(set); m < first_map(set + 1); ++m)
-                            weights.push_back(w[(((std::ptrdiff_t(group) * maps + m) * channels + c) * K + p) * KW + q]);
 
 #pragma omp parallel for schedule(dynamic)
     for (int task = 0; task < N * G * bands; ++task) {
@@ -362,23 +373,21 @@ TARGET void convolve_general(const GeneralLayer& layer)
                 const int row = h0 * S - P + i;
                 const float* const from = row >= 0 && row < H ? image + std::ptrdiff_t(row) * W : nullptr;
                 for (int q = 0; q < KW; ++q)
-                    stage_row(layer, from, q, staged + (c * KW + q) * plane + i * W_out);
+                    stage_row(layer, from, q, staged + ((c * KW + q) * S + i % S) * plane + i / S * W_out);
             }
         }
 
-        const int lines = S == 1 ? 1 : rows, length = S == 1 ? rows * W_out : W_out;
+        const int length = rows * W_out;
         for (int set = 0; set < sets; ++set) {
             const int m = group * maps + first_map(set), count_of_maps = first_map(set + 1) - first_map(set);
             const int vectors = ceil_div(length, LANES), steps = ceil_div(vectors, vectors_at_most(count_of_maps));
             const int step = ceil_div(vectors, steps) * LANES;
             float* const out = y + (std::ptrdiff_t(n) * M + m) * outputs + h0 * W_out;
-            for (int line = 0; line < lines; ++line)
-                for (int i = 0; i < length; i += step) {
-                    const int count = std::min(length - i, step);
-                    blocks[count_of_maps - 1][ceil_div(count, LANES) - 1](
-                        staged + line * S * W_out + i, offsets.data(), taps,
-                        weights.data() + std::ptrdiff_t(m) * taps, out + line * W_out + i, outputs, count);
-                }
+            for (int i = 0; i < length; i += step) {
+                const int count = std::min(length - i, step);
+                blocks[count_of_maps - 1][ceil_div(count, LANES) - 1](
+                    staged + i, offsets.data(), taps, w + std::ptrdiff_t(m) * taps, out + i, outputs, count);
+            }
             if (bias)
                 for (int each = 0; each < count_of_maps; ++each)
                     for (int i = 0; i < rows * W_out; ++i) out[std::ptrdiff_t(each) * outputs + i] += bias[m + each];

@@ -73,14 +73,14 @@ ISSUING = {("direct", layer): call(SM=85, ISSUE=84, fma=5e7) for layer in ("conv
 def test_the_cause_is_the_instructions_saved_and_the_busiest_unit_on_each_layer():
     blocked = {("blocked", "conv1"): call(2e7, L2=81), ("blocked", "conv2"): call(3e7, DRAM=70)}
     assert cause(evidence(ISSUING | blocked)) == (
-        "It executes 40 times fewer instructions than direct; the busiest unit is the L2 cache on conv1 (81 %) and DRAM on conv2 "
+        "It executes 40 times fewer instructions than direct; what limits it is the L2 cache on conv1 (81 %) and DRAM on conv2 "
         "(70 %)"
     )
 
 
 def test_a_unit_that_is_the_busiest_everywhere_is_named_once():
     blocked = {("blocked", layer): call(2e7, L2=share) for layer, share in (("conv1", 81), ("conv2", 64))}
-    assert cause(evidence(blocked)) == "The busiest unit is the L2 cache on every layer (64 % to 81 %)"
+    assert cause(evidence(blocked)) == "What limits it is the L2 cache on every layer (64 % to 81 %)"
 
 
 def test_loads_saved_are_told_where_they_fall_much_further_and_are_most_of_what_is_moved():
@@ -91,7 +91,7 @@ def test_loads_saved_are_told_where_they_fall_much_further_and_are_most_of_what_
         (8e6, 64e6, ""),
     ]:
         row = {("blocked", "conv1"): call(1e9, DRAM=90, LOADED_SECTORS=sectors, DRAM_BYTES=moved)}
-        said = f"It executes 2.2 times fewer instructions{words} than direct; the busiest unit is DRAM (90 %)"
+        said = f"It executes 2.2 times fewer instructions{words} than direct; what limits it is DRAM (90 %)"
         assert cause(evidence(scattered | row)) == said
         assert "loads" not in cause(evidence(scattered | row, resource="FP32 arithmetic"))
 
@@ -105,21 +105,21 @@ def test_near_its_bound_a_kernel_gets_no_advice():
 def test_latency_limits_a_layer_on_which_no_unit_is_busy():
     calls = {("blocked", "conv1"): call(L1=81), ("blocked", "conv2"): call(L2=44)}
     limit = "latency limits it on conv2: no unit passes 44 % of its peak"
-    assert cause(evidence(calls)) == f"The busiest unit is the L1 cache and shared memory on conv1 (81 %); {limit}"
+    assert cause(evidence(calls)) == f"What limits it is the L1 cache and shared memory on conv1 (81 %); {limit}"
     alone = evidence({("blocked", "conv1"): call(L2=44)})
     assert cause(alone) == "Latency limits it: no unit passes 44 % of its peak"
 
 
 def test_a_best_kernel_of_as_many_instructions_is_not_said_to_save_any():
     ev = evidence({("direct", "conv1"): call(L1=90), ("blocked", "conv1"): call(DRAM=85)})
-    assert cause(ev) == "The busiest unit is DRAM (85 %)"
+    assert cause(ev) == "What limits it is DRAM (85 %)"
 
 
 def test_alone_the_best_kernel_s_busiest_unit_is_named_and_without_its_counters_nothing():
     assert cause(evidence({("direct", "conv1"): call(SM=85, ISSUE=84)}), NAIVE) == (
-        "The busiest unit is instruction issue (84 %)"
+        "What limits it is instruction issue (84 %)"
     )
-    assert cause(evidence({("blocked", "conv1"): call(DRAM=85)})) == "The busiest unit is DRAM (85 %)"
+    assert cause(evidence({("blocked", "conv1"): call(DRAM=85)})) == "What limits it is DRAM (85 %)"
     assert cause(evidence(ISSUING)) == ""
 
 
@@ -128,14 +128,14 @@ def test_the_advice_is_for_the_layer_farthest_from_its_bound_and_by_its_busiest_
     far = evidence(calls, {"conv1": 0.3, "conv2": 0.9})
     assert (
         advice(far)
-        == "On conv1, blocked runs at 30 % of its bound, and the busiest unit is the L1 cache and shared memory. "
+        == "On conv1, blocked runs at 30 % of its bound, and what limits it is the L1 cache and shared memory. "
         f"Try {causes.REMEDIES[counters.L1]}"
     )
     near = evidence(calls, {"conv1": 0.8, "conv2": 0.4})
     assert advice(near).endswith(causes.REMEDIES[counters.DRAM])
     other = SimpleNamespace(name="tiled", stem="tiled", header=BEST.header)
     by_another = evidence(calls | {("tiled", "conv1"): call(DRAM=85)}, {"conv1": 0.3, "conv2": 0.9}, {"conv1": other})
-    assert advice(by_another).startswith("On conv1, tiled runs at 30 % of its bound, and the busiest unit is DRAM. ")
+    assert advice(by_another).startswith("On conv1, tiled runs at 30 % of its bound, and what limits it is DRAM. ")
 
 
 def test_the_advice_is_for_the_layer_that_loses_most_time_though_a_short_one_is_farther_from_its_bound():
@@ -154,9 +154,9 @@ def test_where_the_kernels_alone_are_near_their_bound_the_launch_is_what_is_left
 
 def test_dram_is_the_busiest_unit_where_it_and_l2_are_busy():
     both = {("blocked", "conv1"): call(L2=87, DRAM=85)}
-    assert cause(evidence(both)) == "The busiest unit is DRAM (85 %)"
+    assert cause(evidence(both)) == "What limits it is DRAM (85 %)"
     assert advice(evidence(both)).endswith(causes.REMEDIES[counters.DRAM])
-    assert cause(evidence({("blocked", "conv1"): call(L2=87, DRAM=60)})) == "The busiest unit is the L2 cache (87 %)"
+    assert cause(evidence({("blocked", "conv1"): call(L2=87, DRAM=60)})) == "What limits it is the L2 cache (87 %)"
 
 
 def test_a_kernel_on_tensor_cores_is_not_told_to_try_them():

@@ -116,6 +116,29 @@ def test_where_every_interval_holds_both_outcomes_a_claim_is_undecided_and_no_lo
     assert judging._combine_verdicts((both, replace(both, says=judging.REFUTED)))[0] == "refuted"
 
 
+def test_a_change_by_the_host_s_clock_that_the_gpu_s_does_not_confirm_decides_no_claim():
+    def judged(by_host: tuple[float, float], by_gpu: tuple[float, float], **claim):
+        ratios = {kind: Estimate(sum(ends) / 2, *ends, 9) for kind, ends in [("op", by_host), ("gpu", by_gpu)]}
+        times = SimpleNamespace(
+            speedup=lambda *_, kind, over: SimpleNamespace(ratio=ratios[kind], paired=True),
+            op=lambda *_: Estimate(1.0, 1.0, 1.0, 9),
+        )
+        measuring = SimpleNamespace(measuring=SimpleNamespace(equivalence_margin=0.01))
+        case = case_sets.find("gemm").cases[0]
+        ev = SimpleNamespace(sizes=[64], largest=64, layers=[case], times=times, config=measuring, case_word="case")
+        asked = Claim.model_validate({"quantity": "op_time"} | claim)
+        one = judging.ClaimVerdicts(ev).judge(SHIPPED["gemm/tiled"], asked)
+        return one.verdict, one.reason
+
+    faster, still, slower = (1.05, 1.06), (0.995, 1.008), (0.9, 0.92)
+    unconfirmed = ("undecided", "the GPU's clock does not confirm the host's")
+    assert judged(faster, faster, change="falls") == ("held", "")
+    assert judged(faster, still, change="falls") == judged(faster, slower, change="falls") == unconfirmed
+    assert judged(slower, still, change="falls") == judged(slower, still, change="stays", by="2 %") == unconfirmed
+    assert judged(slower, slower, change="falls") == judged(still, slower, change="falls") == ("refuted", "")
+    assert judged(slower, still, change="stays", by="20 %") == ("held", "")
+
+
 def test_the_figure_that_a_test_needs_is_said_where_the_words_do_not_name_it():
     def needed(says: str, **test: object) -> str:
         return claim_table._needed(Claim.model_validate({"says": says, "quantity": "op_time"} | test))

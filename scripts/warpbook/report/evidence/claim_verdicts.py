@@ -24,8 +24,9 @@ COUNTED = 0.02  # what a count may miss its amount by, and what a counter moves 
 @dataclass(frozen=True)
 class ClaimValue:
     """One figure that a claim rests on. size: 0 where it does not depend on one; amount: before and after, or the
-    variant's own after None; sized: whether its size is told; than: the figure that it is compared with; claimed: the count that it was to move by;
-    bound: what a time is a multiple of."""
+    variant's own after None; confirmed: whether the GPU's clock has the host's time move the same way; sized: whether its
+    size is told; than: the figure that it is compared with; claimed: the count that it was to move by; bound: what a time
+    is a multiple of."""
 
     layer: str
     size: int
@@ -33,6 +34,7 @@ class ClaimValue:
     after: float
     change: Estimate | None = None
     paired: bool = True
+    confirmed: bool = True
     says: str = OPEN
     than: "ClaimValue | None" = None
     claimed: int | None = None
@@ -171,7 +173,10 @@ class ClaimVerdicts(EvidencePart):
             return replace(figure, says=HELD if met else SHORT if moved > 0 else REFUTED, claimed=amount)
         if figure.change is None:
             raise UndecidedClaim("the baseline has no such value")
-        return replace(figure, says=verdict_reason(claim, figure.change, self._still(claim.quantity)))
+        says = verdict_reason(claim, figure.change, self._still(claim.quantity))
+        if not figure.confirmed and (claim.change, says) != ("stays", HELD):
+            says = OPEN
+        return replace(figure, says=says)
 
     def _still(self, quantity: str) -> float:
         """What a quantity may change by without having moved."""
@@ -188,7 +193,9 @@ class ClaimVerdicts(EvidencePart):
             raise UndecidedClaim(self._no_value_reason(*(lacking or (variant.name, over))))
         ratio = speedup.ratio
         change = Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low, ratio.n)
-        return ClaimValue(layer.name, size, after.value * ratio.value, after.value, change, speedup.paired)
+        by_gpu = self._ev.times.speedup(variant.name, layer.name, size, over=over, kind="gpu") if kind == "op" else None
+        confirmed = by_gpu is None or _moves_alike(ratio, by_gpu.ratio, self._still(quantity))
+        return ClaimValue(layer.name, size, after.value * ratio.value, after.value, change, speedup.paired, confirmed)
 
     def _no_value_reason(self, *names: str) -> str:
         """Why two variants, or one, have no times to compare."""
@@ -265,6 +272,13 @@ class ClaimVerdicts(EvidencePart):
         return ClaimValue(layer.name, after.images, was, own, change)
 
 
+def _moves_alike(by_host: Estimate, by_gpu: Estimate, still: float) -> bool:
+    """Whether the GPU's clock has a ratio on the side of 1 where the host's has it; of one that has not moved, always."""
+    if by_host.low > 1 + still:
+        return by_gpu.low > 1 + still
+    return by_gpu.high < 1 - still if by_host.high < 1 - still else True
+
+
 def _exact(before: float, after: float) -> Estimate:
     """A change without an interval to allow for: counts and sizes are what they are."""
     ratio = after / before if before else 1.0 if after == before else math.inf
@@ -301,6 +315,8 @@ def _compare_values(direction: str, figure: ClaimValue, other: ClaimValue) -> st
     mine, theirs = figure.change, other.change
     if mine is None or theirs is None or not (math.isfinite(mine.low) and math.isfinite(theirs.low)):
         return OPEN
+    if not (figure.confirmed and other.confirmed):
+        return OPEN
     if direction == "rises":
         mine, theirs = (Estimate(1 / one.value, 1 / one.high, 1 / one.low, one.n) for one in (mine, theirs))
     if mine.low > 1:
@@ -316,10 +332,7 @@ def _combine_verdicts(figures: tuple[ClaimValue, ...]) -> tuple[str, str]:
     if said == {HELD}:
         return "held", ""
     if said == {OPEN}:
-        single = any(figure.change is not None and not math.isfinite(figure.change.low) for figure in figures)
-        apart = any(not figure.paired for figure in figures)
-        both = "the interval, widened by the drift between jobs, holds both" if apart else "the interval holds both"
-        return "undecided", "a single sample has no interval" if single else both
+        return "undecided", _why_open(figures)
     if said <= {REFUTED, OPEN}:
         return "refuted", ""
     short = "the direction is right, the amount is not"
@@ -327,4 +340,15 @@ def _combine_verdicts(figures: tuple[ClaimValue, ...]) -> tuple[str, str]:
         return "partly", f"{'held in some places' if HELD in said else f'in some places {short}'}, refuted in others"
     if SHORT in said:
         return "partly", short
-    return "partly", "some intervals hold both"
+    return "partly", f"held in some places; in others {_why_open(figures)}"
+
+
+def _why_open(figures: tuple[ClaimValue, ...]) -> str:
+    """Why figures of a claim tell neither outcome."""
+    left = [figure for figure in figures if figure.says == OPEN]
+    if any(figure.change is not None and not math.isfinite(figure.change.low) for figure in left):
+        return "a single sample has no interval"
+    if not all(figure.confirmed for figure in left):
+        return "the GPU's clock does not confirm the host's"
+    apart = any(not figure.paired for figure in left)
+    return "the interval, widened by the drift between jobs, holds both" if apart else "the interval holds both"

@@ -239,10 +239,10 @@ class Times(EvidencePart):
         """The time of all layers by one variant, as `sum_over` has it."""
         return self._sum(self._everywhere(variant), size, kind)
 
-    def sum_over(self, parts: dict[str, Variant], size: int) -> Estimate | None:
+    def sum_over(self, parts: dict[str, Variant], size: int, kind: str = "op") -> Estimate | None:
         """Sum of the medians in ms of the layers in `parts`, each by its own variant, with a bootstrap interval; None where
         one has no sound figure."""
-        return self._sum(_by_name(parts), size, "op")
+        return self._sum(_by_name(parts), size, kind)
 
     @cached_method
     def _sum(self, parts: Parts, size: int, kind: str) -> Estimate | None:

@@ -45,7 +45,7 @@ def cause_sentence(ev: Evidence, best: Variant) -> str:
         ends = (units.percent(end([shares[layer] for layer in layers]), 0) for end in (min, max))
         where = "" if len(ev.layers) == 1 else f" on {cell_markup.name_cases(ev, layers)}"
         busiest.append(f"{counters.UNITS[unit]}{where} ({' to '.join(dict.fromkeys(ends))})")
-    limits = [f"the busiest unit is {units.join_all(busiest)}"] if busiest else []
+    limits = [f"what limits it is {units.join_all(busiest)}"] if busiest else []
     if idle:
         where = "" if len(idle) == len(ev.layers) == 1 else f" on {cell_markup.name_cases(ev, idle)}"
         most = units.percent(max(shares[layer] for layer in idle), 0)
@@ -84,7 +84,7 @@ def next_sentence(ev: Evidence, best: Variant) -> str:
         return f"Read the hardware counters of {one.stem}: {COMMAND} count --config study={ev.name}"
     unit = counters.nearest_peak(call.longest)
     latency = call.longest.values[unit] < counters.LOW
-    limit = "latency limits it" if latency else f"the busiest unit is {counters.UNITS[unit]}"
+    limit = "latency limits it" if latency else f"what limits it is {counters.UNITS[unit]}"
     remedy = FEWER if unit == counters.SM and one.header.split else REMEDIES[unit]
     return f"On {case.name}, {one.stem} {runs}, and {limit}. Try {LATENCY_REMEDY if latency else remedy}"
 

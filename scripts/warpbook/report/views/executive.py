@@ -81,18 +81,25 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
     total = ev.times.total(best.name, ev.largest)
     assert total is not None  # of the best kernel
     others = [one for one in (ev.ranking.naive, ev.ranking.best_peer) if one and one != best]
-    where = ev.layer_names[0] if len(ev.layers) == 1 else f"{'both' if len(ev.layers) == 2 else 'all'} {ev.case_word}s"
+    every = "both" if len(ev.layers) == 2 else "all"
+    where = ev.layer_names[0] if len(ev.layers) == 1 else f"{every} {ev.case_word}s"
     where += f" at {ev.at_size(ev.largest)}"
     if far := _far_mix(ev, best):
-        compared = [
-            f"{units.ratio(time.value / far[0])} that of {one.stem}"
-            for one in (best, *others)
-            if (time := ev.times.total(one.name, ev.largest))
-        ]
-        return f"{far[1]}, and {best.stem} elsewhere, compute {where} in {units.time(far[0])}. Speed: {units.join_all(compared)}"
+        by_gpu = ev.times.sum_over(ev.ranking.composite, ev.largest, kind="gpu")
+        compared = []
+        for one in (best, *others):
+            time, alone = (ev.times.total(one.name, ev.largest, kind=kind) for kind in ("op", "gpu"))
+            if time is None:
+                continue
+            ratio, second = time.value / far[0], alone.value / by_gpu.value if alone and by_gpu else 0.0
+            told = one.header.peer and second and abs(math.log(second / ratio)) > HOST_SHARE
+            beside = f" ({units.ratio(second)} by GPU time)" if told else ""
+            compared.append(f"{units.ratio(ratio)} that of {one.stem}{beside}")
+        together = f"Together they compute {where} in {units.time(far[0])}"
+        return f"{far[1]}, and {best.stem} elsewhere. {together}. Speed: {units.join_all(compared)}"
     compared = [_ratio_words(ev, best, one) for one in others]
     if bound := ev.times.total_method_bound_ms(best.name, ev.largest):
-        compared.append(f"{units.percent(bound / total.value, 0)} of its method's bound")
+        compared.append(f"{units.percent(bound / total.value, 0)} of what the hardware allows this method")
         alone = ev.times.total(best.name, ev.largest, kind="gpu")
         if alone and bound / alone.value >= bound / total.value + LAUNCH_SHARE:
             compared[-1] += (
@@ -101,7 +108,7 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
     mixed = _mix(ev)
     return (
         f"{best.stem} computes {where} in {units.time(total.value)}{'. Speed: ' if compared else ''}{units.join_all(compared)}"
-        f"{f'. With {mixed[1]}: {units.time(mixed[0])}' if mixed else ''}"
+        f"{f'. With {mixed[1]} instead, {every} take {units.time(mixed[0])}' if mixed else ''}"
     )
 
 
@@ -128,7 +135,7 @@ def _plain_sentence(ev: Evidence) -> str:
     if plain is None:
         return ""
     against = f". Speed: {_ratio_words(ev, plain, peer)}" if peer else ""
-    return f"Of ours in plain FP32, without tensor cores, {plain.stem} is the fastest{against}"
+    return f"Without tensor cores, in plain FP32, {plain.stem} is our fastest{against}"
 
 
 def _behind_sentence(ev: Evidence, best: Variant, lead: Variant) -> str:
@@ -219,11 +226,13 @@ def _program_sentence(ev: Evidence, best: Variant) -> str:
         whole_ms = 1e3 * float(found.elapsed_s.median())
         shares.append(op.value / whole_ms)
         share = units.percent(shares[-1], 1 if shares[-1] >= 0.001 else 2)
-        whole = "" if each else f" of the whole program ({units.time(whole_ms, 3)}, n\u202f{len(found)})"
-        each.append(f"{share}{whole} with {one.stem}")
-    whole = _whole_network_sentence(ev, best)
-    so = ": too little to change its time measurably" if max(shares) < NOTABLE else ""
-    return f"The convolutions take {units.join_all(each)}{so}{whole and f'. {whole}'}"
+        runs = f" (median of {len(found)})" if len(found) > 1 else ""
+        whole = (
+            f"With {one.stem} the whole program takes {units.time(whole_ms, 3)}{runs}, the convolutions {share} of that"
+        )
+        each.append(f"{share} with {one.stem}" if each else whole)
+    so = "Faster ones cannot shorten it measurably" if max(shares) < NOTABLE else ""
+    return ". ".join(filter(None, [", and ".join(each), so, _whole_network_sentence(ev, best)]))
 
 
 def _whole_network_sentence(ev: Evidence, best: Variant) -> str:
@@ -238,7 +247,7 @@ def _whole_network_sentence(ev: Evidence, best: Variant) -> str:
             calls.append(
                 f"{units.time(time.value)}{' of GPU time' * (not calls)} with {one.name}{notes and f' ({notes})'}"
             )
-    return f"As one call the whole network takes {units.join_all(calls)}" if calls else ""
+    return f"Without the program, the network takes {units.join_all(calls)}" if calls else ""
 
 
 def _next_sentence(ev: Evidence, best: Variant) -> str:
@@ -252,12 +261,13 @@ def _next_sentence(ev: Evidence, best: Variant) -> str:
     if convolutions and others.get(most, 0.0) > convolutions:
         fused = ev.networks.fastest(ev.largest, peers=False)
         whole = ev.networks.time(fused.name, ev.largest) if fused else None
-        remedy = f"Use {fused.name}" if fused and whole and whole.value < others[most] else f"Speed up {most}"
-        whole_s = float(ev.programs.runs(best.name, ev.largest).elapsed_s.median())
-        share = f" ({units.percent(others[most] / 1e3 / whole_s, 1)} of its time)" if whole_s > 0 else ""
+        quicker = fused and whole and whole.value < others[most]
+        remedy = (
+            f"Use {fused.name}, which takes less for the whole network" if fused and quicker else f"Speed up {most}"
+        )
         return (
-            f"{remedy}: in the program with {best.stem}, {most} takes {units.time(others[most], 3)}{share}, "
-            f"{units.significant(others[most] / convolutions, 2)} times the convolutions there"
+            f"In the program with {best.stem}, {most} takes {units.time(others[most], 3)}, "
+            f"{units.significant(others[most] / convolutions, 2)} times as long as the convolutions. {remedy}"
         )
     return causes.next_sentence(ev, best)
 
@@ -284,7 +294,7 @@ def _facts(ev: Evidence, best: Variant, lead: Variant) -> Iterator[tuple[str, Ce
     ]  # fmt: skip
     most = [f"at most {', '.join(limits)}"] if limits else []
     rates = lower_bounds.fastest_gb_per_s(gpu) / 1e3, gpu["peak_gflop_per_s"]["fp32"] / 1e3
-    most.append(f"bounds from {rates[0]:.2f}\u202fTB/s and {rates[1]:.1f}\u202fTFLOP/s")
+    most.append(f"bounds from {rates[0]:.2f}\u202fTB/s, measured, and {rates[1]:.1f}\u202fTFLOP/s, specified")
     yield "GPU", "; ".join([f"{gpu['name']}{several}, {size}", *most, *runs])
     major, minor = divmod(int(gpu["runtime_cuda"]), 1000)
     driver, held = gpu.get("driver") or "unknown", machine["packages"]
@@ -293,7 +303,8 @@ def _facts(ev: Evidence, best: Variant, lead: Variant) -> Iterator[tuple[str, Ce
     yield "Software", "; ".join([*cuda, machine["compiler"], *libraries])
     yield "CPU", _cpu(ev, machine["cpu"])
     if code := ev.ranking.best_cpu:
-        speedup = ev.times.total_speedup(best.name, ev.largest, over=code.name)
+        ours = ev.ranking.composite or dict.fromkeys(ev.layer_names, best)
+        speedup = ev.times.speedup_of_sum(ours, code.name, ev.largest)
         whole = {one.name for one in ev.ranking.measured_variants("cpu")}
         in_part = any(
             ev.times.op(one.name, layer, ev.largest)
@@ -303,10 +314,10 @@ def _facts(ev: Evidence, best: Variant, lead: Variant) -> Iterator[tuple[str, Ce
         )
         where = f"; others lack times of a {ev.case_word}" * in_part
         over = Markup("{}: {} over {}, {}{}")
-        at = ev.at_size(ev.largest)
+        at, names = ev.at_size(ev.largest), [*dict.fromkeys(one.stem for one in ours.values())]
         yield (
             "Best GPU over best CPU code",
-            over.format(cell_markup.ratio_cell(speedup), best.stem, code.stem, at, where),
+            over.format(cell_markup.ratio_cell(speedup), units.join_all(names), code.stem, at, where),
         )
     tallies = [found for one in ev.ranking.timed_variants("gpu") if (found := ev.checks.for_variant(one.name))]
     sound = sum(one.passed == one.tests for one in tallies)

@@ -79,7 +79,8 @@ def _gpu_figure(ev: Evidence) -> Figure:
     measured = len(ev.ranking.timed_variants("gpu"))
     shown = "every GPU variant. "
     if measured > len(ev.ranking.foremost("gpu")):
-        shown = f"the fastest of {measured} GPU variants, the first one and the libraries. "
+        all_cases = f" over all {ev.case_word}s" * (len(ev.layers) > 1)
+        shown = f"of {measured} GPU variants the fastest{all_cases}, the first one and the libraries. "
     svg = time_plots.op_times(ev)
     return Figure(
         "summary-times",

@@ -58,7 +58,7 @@ def test_a_kernel_that_is_ahead_on_one_layer_is_named_with_the_time_of_both_toge
         ev.times.op(name, layer, ev.largest) for name, layer in (("fp16x3_mma", "conv1"), ("fp16x3_wgmma", "conv2"))
     ]
     together = units.time(sum(time.value for time in times))
-    assert f". With fp16x3_wgmma on conv2: {together}" in best_sentence(ev)
+    assert f". With fp16x3_wgmma on conv2 instead, both take {together}" in best_sentence(ev)
     assert "fp16x3_wgmma" in time_plots.op_times(ev)
     first, second = (ev.checks.for_variant(name) for name in ("fp16x3_mma", "fp16x3_wgmma"))
     (correct,) = (one.text for one in executive.executive_view(ev).findings if one.label == "Correct?")
@@ -81,9 +81,7 @@ def test_where_the_best_takes_tensor_cores_the_fastest_in_plain_fp32_is_named_be
     plain, peer = ev.ranking.best_plain, ev.ranking.best_peer
     assert (plain.name, plain.header.split) == ("layer_specialised", None)
     ratio = units.ratio(ev.times.total_speedup(plain.name, ev.largest, over=peer.name).ratio.value)
-    said = (
-        f"Of ours in plain FP32, without tensor cores, {plain.name} is the fastest. Speed: {ratio} that of {peer.name}"
-    )
+    said = f"Without tensor cores, in plain FP32, {plain.name} is our fastest. Speed: {ratio} that of {peer.name}"
     assert said in best_sentence(ev)
     other = evidence_of(small_archive)
     other.ranking.best_plain = None  # as where the best itself is plain
@@ -107,7 +105,8 @@ def test_variants_that_together_are_far_ahead_of_the_best_alone_come_first(ev, m
     monkeypatch.setattr(executive, "FAR_AHEAD", 1.0)
     together = units.time(ev.times.sum_over(ev.ranking.composite, ev.largest).value)
     assert best_sentence(ev).startswith(
-        f"fp16x3_wgmma on conv2, and fp16x3_mma elsewhere, compute both layers at {ev.at_size(ev.largest)} in {together}. Speed: 1."
+        "fp16x3_wgmma on conv2, and fp16x3_mma elsewhere. "
+        f"Together they compute both layers at {ev.at_size(ev.largest)} in {together}. Speed: 1."
     )
 
 

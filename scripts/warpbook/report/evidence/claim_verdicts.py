@@ -315,8 +315,6 @@ def _compare_values(direction: str, figure: ClaimValue, other: ClaimValue) -> st
     mine, theirs = figure.change, other.change
     if mine is None or theirs is None or not (math.isfinite(mine.low) and math.isfinite(theirs.low)):
         return OPEN
-    if not (figure.confirmed and other.confirmed):
-        return OPEN
     if direction == "rises":
         mine, theirs = (Estimate(1 / one.value, 1 / one.high, 1 / one.low, one.n) for one in (mine, theirs))
     if mine.low > 1:
@@ -340,7 +338,7 @@ def _combine_verdicts(figures: tuple[ClaimValue, ...]) -> tuple[str, str]:
         return "partly", f"{'held in some places' if HELD in said else f'in some places {short}'}, refuted in others"
     if SHORT in said:
         return "partly", short
-    return "partly", f"held in some places; in others {_why_open(figures)}"
+    return "partly", f"in some places {_why_open(figures)}"
 
 
 def _why_open(figures: tuple[ClaimValue, ...]) -> str:

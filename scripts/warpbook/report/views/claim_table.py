@@ -184,23 +184,27 @@ def _amount(claim: Claim, value: float) -> str:
 
 def verdict_values(judged: JudgedClaim) -> str:
     """The figures that a verdict rests on, or why there are none."""
-    said = [_figure(judged.claim, figure) for figure in judged.figures]
-    return "; ".join([*dict.fromkeys(said), *([judged.reason] if judged.reason else [])])
+    compared = dict[str, list[str]]()
+    for figure in judged.figures:
+        others = compared.setdefault(_figure(judged.claim, figure), [])
+        if figure.than:
+            others.append(f"on {_place(judged.claim, figure.than)} {_change(figure.than)}")
+    said = [", ".join(filter(None, [own, " and ".join(others)])) for own, others in compared.items()]
+    return "; ".join([*said, *([judged.reason] if judged.reason else [])])
 
 
 def _figure(claim: Claim, figure: ClaimValue) -> str:
-    than = f", on {_place(claim, figure.than)} {_change(figure.than)}" if figure.than else ""
     if claim.value is not None or figure.change is None:
         over = f" {figure.bound}" if figure.bound else ""
         return f"{_place(claim, figure)} {_amount(claim, figure.after)}{over}".strip()
     if claim.quantity in TIMES or figure.before is None:
-        return f"{_place(claim, figure)} {_change(figure)}{than}".strip()
+        return f"{_place(claim, figure)} {_change(figure)}".strip()
     pair = f"{_amount(claim, figure.before)} → {_amount(claim, figure.after)}"
     if figure.claimed is not None:
         moved, claimed = (counters.amount(count, "") for count in (abs(figure.after - figure.before), figure.claimed))
         return f"{_place(claim, figure)} {pair}, by {moved} where {claimed} are claimed"
     moves = figure.before and figure.after != figure.before
-    return f"{_place(claim, figure)} {pair}{f' ({_change(figure)})' if moves else ''}{than}".strip()
+    return f"{_place(claim, figure)} {pair}{f' ({_change(figure)})' if moves else ''}".strip()
 
 
 def _place(claim: Claim, figure: ClaimValue) -> str:

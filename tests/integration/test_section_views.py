@@ -6,6 +6,7 @@ import re
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -115,6 +116,18 @@ def test_the_executive_page_has_five_sentences_without_intervals_and_a_chart(ev)
     share = ev.times.total(naive.name, ev.largest).value / 1e3 / elapsed
     assert f"With {naive.name} the whole program takes {units.time(1e3 * elapsed, 3)}" in findings["Program"]
     assert f"the convolutions {units.percent(share)} of that" in findings["Program"]
+
+
+def test_a_published_profile_with_other_weights_stands_beside_ours_with_these(study, monkeypatch):
+    ev = study()
+    row = SimpleNamespace(note="weights: low; of the second run")
+    assert published_comparison._weights(ev, row) == ""  # the network has no such set
+    monkeypatch.setattr(type(ev.network), "weight_sets", {"high": None, "low": None})
+    assert published_comparison._weights(ev, row) == "low"
+    asked = []
+    monkeypatch.setattr(ev.profiles, "rows", lambda *words: asked.append(words) or [])
+    published_comparison._own_profile_row(ev, "direct", "", "conv_forward", "low", False)
+    assert asked and all(words[-1] == "low" for words in asked)
 
 
 def test_an_inconclusive_comparison_makes_no_number_of_the_headline(ev, monkeypatch):
@@ -402,8 +415,9 @@ def test_published_figures_stand_beside_ours_and_contributions_are_the_configura
     copies = [row for row in profiles.rows if row[:2] == ("Milestone 3, profile at 100, kernels", "[CUDA memcpy HtoD]")]
     (own,) = (row for row in ev.profiles.rows("direct", 100, ("memcpy_htod",)))
     assert copies[0][5] == units.time(own.total_ns / 1e6) and copies[0][7] == str(own.calls)
-    forward = [row for row in profiles.rows if row[1] == "mxnet::op::forward_kernel"]
-    assert forward and all(row[5] == units.MISSING for row in forward)
+    (forward,) = (row for row in profiles.rows if row[:2] == (copies[0][0], "mxnet::op::forward_kernel"))
+    (own,) = (row for row in ev.profiles.rows("direct", 100, ("kernel",)) if row.name == "conv_forward")
+    assert forward[5] == units.time(own.total_ns / 1e6)
 
     ev = study("fa18")
     rows = published_comparison.full_published_table(ev).rows

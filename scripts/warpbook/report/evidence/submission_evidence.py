@@ -8,7 +8,7 @@ from warpbook.config.course_term import CourseOptimization, Term, first_line_wit
 from warpbook.config.settings import Submission
 from warpbook.course import program_output
 from warpbook.course.program_output import ProgramOutput
-from warpbook.course.submissions import BASELINES, NAMES, WRITTEN
+from warpbook.course.submissions import BASELINES, FINAL, NAMES, WRITTEN
 from warpbook.kernels import lower_bounds, sources
 from warpbook.kernels.launch_inference import launch_sites
 from warpbook.kernels.variants import Variant
@@ -134,7 +134,10 @@ class SubmissionEvidence(EvidencePart):
         variant = self.variant(name)
         if variant is None:
             unread = "".join(f"; {why}" for of, why in self.of.refused.items() if of.startswith("folder "))
-            return JudgedFile(name, file, "missing", f"the submission holds no {BASELINES.get(name, NAMES[0])}{unread}")
+            wanted = BASELINES.get(name, NAMES[0])
+            is_final = self.of.files.get(FINAL, "").rpartition("/")[2] == wanted
+            why = f"its only {wanted} is the final file" if is_final else f"the submission holds no {wanted}"
+            return JudgedFile(name, file, "missing", f"{why}{unread}")
         if reason := self._unreadable(variant):
             return self._failed_file(name, "compile_failed", reason)
         failed = self._ev.builds.failed

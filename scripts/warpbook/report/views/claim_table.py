@@ -57,7 +57,7 @@ def _example(ev: Evidence) -> str:
         return ""
     one, claim = refuted[0], refuted[0].claim
     run = ev.selection.in_other_run(tables.COUNTERS) if claim.counter or claim.quantity == "fma_share" else ""
-    return f"{one.variant}, {_claim_words(one)} (tested: {claim_words(claim)}){run}; measured: {verdict_values(one)}"
+    return f"{one.variant}, {_claim_words(one)}: expected {claim_words(claim)}{run}; measured {verdict_values(one)}"
 
 
 def claims_by_verdict(ev: Evidence, variant: str) -> tuple[View, ...]:

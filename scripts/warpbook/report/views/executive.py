@@ -81,8 +81,7 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
     total = ev.times.total(best.name, ev.largest)
     assert total is not None  # of the best kernel
     others = [one for one in (ev.ranking.naive, ev.ranking.best_peer) if one and one != best]
-    every = "both" if len(ev.layers) == 2 else "all"
-    where = ev.layer_names[0] if len(ev.layers) == 1 else f"{every} {ev.case_word}s"
+    where = ev.layer_names[0] if len(ev.layers) == 1 else f"{'both' if len(ev.layers) == 2 else 'all'} {ev.case_word}s"
     where += f" at {ev.at_size(ev.largest)}"
     if far := _far_mix(ev, best):
         by_gpu = ev.times.sum_over(ev.ranking.composite, ev.largest, kind="gpu")
@@ -108,7 +107,7 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
     mixed = _mix(ev)
     return (
         f"{best.stem} computes {where} in {units.time(total.value)}{'. Speed: ' if compared else ''}{units.join_all(compared)}"
-        f"{f'. With {mixed[1]} instead, {every} take {units.time(mixed[0])}' if mixed else ''}"
+        f"{f'. {mixed[1]} cuts this to {units.time(mixed[0])}' if mixed else ''}"
     )
 
 
@@ -231,7 +230,7 @@ def _program_sentence(ev: Evidence, best: Variant) -> str:
             f"With {one.stem} the whole program takes {units.time(whole_ms, 3)}{runs}, the convolutions {share} of that"
         )
         each.append(f"{share} with {one.stem}" if each else whole)
-    so = "Faster ones cannot shorten it measurably" if max(shares) < NOTABLE else ""
+    so = "Faster kernels save no measurable time" if max(shares) < NOTABLE else ""
     return ". ".join(filter(None, [", and ".join(each), so, _whole_network_sentence(ev, best)]))
 
 
@@ -244,10 +243,8 @@ def _whole_network_sentence(ev: Evidence, best: Variant) -> str:
         if one and time:
             merges = bool(convolutions and time.value < convolutions.value)
             notes = ", ".join([*["library"] * peers, *["merges layers"] * merges])
-            calls.append(
-                f"{units.time(time.value)}{' of GPU time' * (not calls)} with {one.name}{notes and f' ({notes})'}"
-            )
-    return f"Without the program, the network takes {units.join_all(calls)}" if calls else ""
+            calls.append(f"{units.time(time.value)} with {one.name}{notes and f' ({notes})'}")
+    return f"GPU time of the network alone: {', '.join(calls)}" if calls else ""
 
 
 def _next_sentence(ev: Evidence, best: Variant) -> str:
@@ -262,9 +259,7 @@ def _next_sentence(ev: Evidence, best: Variant) -> str:
         fused = ev.networks.fastest(ev.largest, peers=False)
         whole = ev.networks.time(fused.name, ev.largest) if fused else None
         quicker = fused and whole and whole.value < others[most]
-        remedy = (
-            f"Use {fused.name}, which takes less for the whole network" if fused and quicker else f"Speed up {most}"
-        )
+        remedy = f"{fused.name} runs the whole network in less: use it" if fused and quicker else f"Speed up {most}"
         return (
             f"In the program with {best.stem}, {most} takes {units.time(others[most], 3)}, "
             f"{units.significant(others[most] / convolutions, 2)} times as long as the convolutions. {remedy}"
@@ -312,7 +307,7 @@ def _facts(ev: Evidence, best: Variant, lead: Variant) -> Iterator[tuple[str, Ce
             for layer in ev.layer_names
             if one.name not in whole
         )
-        where = f"; others lack times of a {ev.case_word}" * in_part
+        where = f"; others are untimed on a {ev.case_word}" * in_part
         over = Markup("{}: {} over {}, {}{}")
         at, names = ev.at_size(ev.largest), [*dict.fromkeys(one.stem for one in ours.values())]
         yield (

@@ -54,19 +54,23 @@ def full_published_table(ev: Evidence) -> HtmlTable | None:
 def published_profiles(ev: Evidence) -> HtmlTable | None:
     """The rows of published profiles, each beside ours of the same name in the same program; None where there are none."""
     rows: dict[tuple[str, ...], dict[str, float]] = {}
+    own_kernels = set[str]()
     one: Any
     for one in ev.published[ev.published.quantity.isin([*PROFILED, "kernel_ms"])].itertuples():
         if one.name:
-            place = (one.where, one.variant, one.size, one.name, one.note if " of this name" in one.note else "")
+            told_apart = one.note if " of this name" in one.note else ""
+            place = (one.where, one.variant, one.size, one.name, told_apart, _weights(ev, one))
             quantity = "profile_ms" if one.quantity == "kernel_ms" else one.quantity
             rows.setdefault(place, {})[quantity] = one.value
+            if one.quantity == "kernel_ms":
+                own_kernels.add(one.name)
     if not rows:
         return None
     told = [quantity for quantity in PROFILED if any(quantity in figures for figures in rows.values())]
     forms = {"profile_ms": units.time, "share_percent": lambda percent: units.percent(percent / 100, 2)}
     cells = []
-    for (where, variant, size, name, _), figures in rows.items():
-        ours = _own_profile_row(ev, variant, size, name)
+    for (where, variant, size, name, _, weights), figures in rows.items():
+        ours = _own_profile_row(ev, variant, size, name, weights, name in own_kernels)
         theirs = (forms.get(each, "{:g}".format)(figures[each]) if each in figures else MISSING for each in told)
         mine = (
             (units.time(ours.total_ns / 1e6), units.percent(ours.share, 2), str(ours.calls)) if ours else (MISSING,) * 3
@@ -74,8 +78,8 @@ def published_profiles(ev: Evidence) -> HtmlTable | None:
         cells.append((where, name, *theirs, *mine))
     return HtmlTable(
         "published-profiles",
-        "Rows of published profiles, and ours of the same name in the program of the same variant. –: not stated, or "
-        "nothing is called so. Libraries' kernels have other names today.",
+        "Rows of published profiles, and ours of the same name in the program of the same variant; beside its kernels of the "
+        "convolution stand ours. –: not stated, or nothing is called so. Libraries' kernels have other names today.",
         (
             *words("Where it was published", "Name"),
             *numbers(*map(PROFILED.__getitem__, told), "Now: time", "Share", "Calls"),
@@ -85,12 +89,23 @@ def published_profiles(ev: Evidence) -> HtmlTable | None:
     )
 
 
-def _own_profile_row(ev: Evidence, variant: str, size: str, name: str) -> ProfileRow | None:
+def _own_profile_row(
+    ev: Evidence, variant: str, size: str, name: str, weights: str, of_variant: bool
+) -> ProfileRow | None:
+    """Our row of that name; of a kernel of the variant's own, that called alike, else its convolution's."""
     framework = ev.programs.framework(variant.removeprefix("framework_")) if variant.startswith("framework_") else None
     own = framework.name if framework else variant
     at = int(size) if size.isdigit() else ev.largest
-    every = (row for kinds in (GPU_KINDS, API_KINDS) for row in ev.profiles.rows(own, at, kinds))
-    return next((row for row in every if row.name == name), None)
+    by_name = {row.name: row for kinds in (GPU_KINDS, API_KINDS) for row in ev.profiles.rows(own, at, kinds, weights)}
+    if name in by_name or not of_variant:
+        return by_name.get(name)
+    alike = name.rpartition("::")[2].lower().removesuffix("_kernel")
+    return by_name.get(alike, by_name.get("conv_forward"))
+
+
+def _weights(ev: Evidence, row: Any) -> str:
+    """The weights of a published figure, where they are a set besides the first; else empty."""
+    return "low" if "weights: low" in row.note and "low" in ev.network.weight_sets else ""
 
 
 def _is_in_report(ev: Evidence, table: HtmlTable) -> bool:
@@ -252,8 +267,7 @@ def _own_value(ev: Evidence, row: Any, name: str) -> float | None:
     """Our own value for a published one: of the same variant and layer."""
     size = _own_size(ev, row)
     if row.quantity not in TIMES:
-        low = "low" if "weights: low" in row.note and "low" in ev.network.weight_sets else None
-        runs = ev.programs.runs(name, size, low)
+        runs = ev.programs.runs(name, size, _weights(ev, row) or None)
         return float(runs[row.quantity].median()) if len(runs) else None
     kind = "op" if row.quantity == "op_ms" or ev.plan.variants[name].device == "cpu" else "gpu"
     if row.layer in ev.layer_names:

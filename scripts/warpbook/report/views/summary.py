@@ -80,7 +80,7 @@ def _gpu_figure(ev: Evidence) -> Figure:
     shown = "every GPU variant. "
     if measured > len(ev.ranking.foremost("gpu")):
         all_cases = f" over all {ev.case_word}s" * (len(ev.layers) > 1)
-        shown = f"of {measured} GPU variants the fastest{all_cases}, the first one and the libraries. "
+        shown = f"the first of {measured} GPU variants, the fastest{all_cases}, and the libraries. "
     svg = time_plots.op_times(ev)
     return Figure(
         "summary-times",

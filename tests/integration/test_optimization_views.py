@@ -17,7 +17,7 @@ from warpbook.config import settings
 from warpbook.profiling import counters
 from warpbook.report import trace_layout
 from warpbook.report.figures import style
-from warpbook.report.views import last_page, milestone_4
+from warpbook.report.views import last_page, milestone_4, profile_tables
 from warpbook.report.views.supplement import all_times
 
 
@@ -322,3 +322,22 @@ def test_the_drift_of_baselines_between_jobs_is_stated(ev):
     largest = units.percent(max(ev.times.drift.between_jobs("gpu", ev.largest)), 1)
     told = last_page.last_page_view(ev).drift
     assert told.startswith("On the GPU the op time") and f"{largest} at 10\u202f000 images" in told
+
+
+def test_op_times_that_programs_printed_stand_beside_each_other_by_weight_set():
+    def ran(variant: str, *printed: float) -> pd.DataFrame:
+        lines = [f"New Inference\nOp Time: {op_s} N=10\nOp Time: 0.001 N=10" for op_s in printed]
+        return pd.DataFrame({"output": lines, "accuracy": 0.9})
+
+    runs = {("direct", "high"): (0.004, 0.002, 0.003), ("direct", "low"): (0.005,), ("library", "high"): (0.1,)}
+    told = SimpleNamespace(
+        network=SimpleNamespace(weight_sets=("high", "low")),
+        largest=10,
+        at_size=str,
+        compared_variants=lambda _: [SimpleNamespace(name=name, stem=name) for name in ("direct", "library")],
+        programs=SimpleNamespace(runs=lambda name, _, weights: ran(name, *runs.get((name, weights), ()))),
+    )
+    table = profile_tables.op_times_by_weights(told)
+    assert table.rows == (("direct", units.time(4.0), units.time(6.0), "0.9000", "0.9000"),)
+    told.network.weight_sets = ("high",)
+    assert profile_tables.op_times_by_weights(told) is None

@@ -13,7 +13,7 @@ from warpbook.report.evidence import INCONCLUSIVE, Evidence, Speedup
 from warpbook.report.evidence.missing_data import PROGRAM
 from warpbook.report.excerpts import excerpt
 from warpbook.report.figures import speedup_plots
-from warpbook.report.views import cell_markup, claim_table, ladder
+from warpbook.report.views import cell_markup, claim_table, ladder, profile_tables
 from warpbook.report.views.components import Cell, Figure, HtmlTable, View
 from warpbook.runs import catalog
 
@@ -35,6 +35,7 @@ def milestone_4_view(ev: Evidence) -> View:
         optimizations=tuple(_optimization(ev, variant) for variant in told),
         others=len(tried) - len(told),
         chains=chain_figure(ev),
+        by_weights=profile_tables.op_times_by_weights(ev),
     )
 
 

@@ -1,6 +1,7 @@
 """What programs printed and what profilers saw of them, as tables and in fixed width; profiled programs."""
 
 import re
+import statistics
 from collections.abc import Iterable
 
 import pandas as pd
@@ -16,6 +17,7 @@ from warpbook.report.views.components import Cell, Figure, HtmlTable, View, numb
 PROGRAM_HEAD = numbers("Elapsed, s", "User, s", "System, s", "Peak memory, MiB", "Accuracy")
 NAME_WIDTH, NAME_LINES = 44, 4  # as many as a page holds behind the numbers, and enough to tell names apart
 TIMES = numbers("Time", "Calls", "Avg", "Min", "Max")
+_PRINTED = re.compile(r"^Op Time: ([\d.]+)", re.MULTILINE)
 
 
 def program_cells(runs: pd.DataFrame) -> tuple[Cell, ...]:
@@ -56,6 +58,27 @@ def all_outputs(ev: Evidence, variant: Variant) -> tuple[str, ...]:
 def other_sets(ev: Evidence) -> tuple[str, ...]:
     """The network's weight sets besides its first, with which figures are quoted."""
     return ev.network.weight_sets[1:]
+
+
+def op_times_by_weights(ev: Evidence) -> HtmlTable | None:
+    """What the programs printed with each weight set at the largest size; None where the network has one set, or no program
+    ran with several."""
+    sets, rows = ev.network.weight_sets, []
+    for variant in ev.compared_variants("gpu"):
+        runs = [ev.programs.runs(variant.name, ev.largest, name) for name in sets]
+        op_s = [[sum(map(float, _PRINTED.findall(output))) for output in one.output] for one in runs]
+        if len(sets) > 1 and all(map(any, op_s)):
+            times = (units.time(1e3 * statistics.median(each)) for each in op_s)
+            rows.append((variant.stem, *times, *(units.significant(one.accuracy.iloc[0]) for one in runs)))
+    if not rows:
+        return None
+    return HtmlTable(
+        "m4-weights",
+        f"Op time of all layers as the program printed it with each weight set, and accuracy, {ev.at_size(ev.largest)}: of one "
+        "run, or the median of several.",
+        (*words("Variant"), *numbers(*(f"Weights: {name}" for name in sets), *(f"Accuracy: {name}" for name in sets))),
+        tuple(rows),
+    )
 
 
 def short_name(name: str) -> str:

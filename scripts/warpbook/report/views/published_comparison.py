@@ -78,8 +78,8 @@ def published_profiles(ev: Evidence) -> HtmlTable | None:
         cells.append((where, name, *theirs, *mine))
     return HtmlTable(
         "published-profiles",
-        "Rows of published profiles, and ours of the same name in the program of the same variant; beside its kernels of the "
-        "convolution stand ours. –: not stated, or nothing is called so. Libraries' kernels have other names today.",
+        "Rows of published profiles, and ours of the same name in the program of the same variant. Beside a kernel of the "
+        "convolution stands ours. –: not stated, or nothing is called so. Libraries' kernels have other names today.",
         (
             *words("Where it was published", "Name"),
             *numbers(*map(PROFILED.__getitem__, told), "Now: time", "Share", "Calls"),

@@ -256,9 +256,10 @@ def _address_edits(value: "Node | None", known: _Known) -> Iterator[Edit]:
 
 
 _MACRO_LAUNCH = re.compile(
-    # From the beginning of a word, and nothing is given back: else a long text takes for ever.
-    r"(?<![\w:#])(?P<kernel>(?:[\w:#]++|\([^()]*\)|\s*##\s*|<(?!<)[^<>;]*>)++)(?:\s|\\\n)*+"
-    r"<<<(?P<config>.*?)>>>(?:\s|\\\n)*+(?P<arguments>\w+|\()",
+    # From the beginning of a word, and nothing is given back: else a long text takes for ever. By atomic groups: `)++` of
+    # a group that tries several ways finds nothing in Python before 3.11.5 (github.com/python/cpython/issues/106052).
+    r"(?<![\w:#])(?P<kernel>(?>(?:[\w:#]++|\([^()]*\)|\s*##\s*|<(?!<)[^<>;]*>)+))(?>(?:\s|\\\n)*)"
+    r"<<<(?P<config>.*?)>>>(?>(?:\s|\\\n)*)(?P<arguments>\w+|\()",
     re.DOTALL,
 )
 

@@ -72,10 +72,10 @@ class Evidence(Scope):
 
     @property
     def cited_runs(self) -> list[Run]:
-        """The runs that the report draws on: this machine's, that of the GPU's figures, and older ones beside it."""
-        older = {run.run_id: run for run in self.selection.from_other_run.values() if run.run_id != self.local.run_id}
+        """The runs that the report draws on: this machine's, that of the GPU's figures, and others that fill their gaps."""
+        others = {run.run_id: run for run in self.selection.from_other_run.values() if run.run_id != self.local.run_id}
         on_gpu = [self.gpu_run] if self.gpu_run and self.gpu_run is not self.local else []
-        return [self.local, *on_gpu, *older.values()]
+        return [self.local, *on_gpu, *others.values()]
 
 
 def load(plan: Plan, study: str, local: Run, imported: tuple[ImportedTables, ...] = ()) -> Evidence:

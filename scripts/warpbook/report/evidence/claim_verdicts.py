@@ -25,7 +25,7 @@ COUNTED = 0.02  # what a count may miss its amount by, and what a counter moves 
 class ClaimValue:
     """One figure that a claim rests on. size: 0 where it does not depend on one; amount: before and after, or the
     variant's own after None; confirmed: whether the GPU's clock has the host's time move the same way; sized: whether its
-    size is told; than: the figure that it is compared with; claimed: the count that it was to move by; bound: what a time
+    size is printed; than: the figure that it is compared with; claimed: the count that it was to move by; bound: what a time
     is a multiple of."""
 
     layer: str

@@ -73,10 +73,10 @@ def _profiled_ms(run: Run, network: str, layers: Iterable[str], variants: list[s
     return found
 
 
-JUDGE_TABLES = {tables.ATTACKS: "kernels that cheat", tables.PAIRS: "verdicts on known differences"}
-"""What is in each table on the judge itself, of which any run of the GPU's model tells."""
+HARNESS_TABLES = {tables.ATTACKS: "kernels that cheat", tables.PAIRS: "verdicts on known differences"}
+"""What is in each table on tests of the harness itself, which any run on the same GPU model may supply."""
 
-OTHER_RUN_TABLES = JUDGE_TABLES | {
+OTHER_RUN_TABLES = HARNESS_TABLES | {
     tables.COUNTERS: "hardware counters",
     tables.SANITIZER: "errors that compute-sanitizer counts",
     tables.SWEEP: "swept parameters",
@@ -98,7 +98,7 @@ class Selection(EvidencePart):
 
     def run_with(self, table: Table) -> Run | None:
         """The run of a table's GPU figures: the study's own. Where that holds nothing of one of OTHER_RUN_TABLES, the
-        newest older one that does, on the same GPU model and of today's sources; of JUDGE_TABLES, the newest of the model.
+        newest older one that does, on the same GPU model and of today's sources; of HARNESS_TABLES, the newest of the model.
         Never for a submission."""
         own = self._ev.gpu_run
         if own is None or table not in OTHER_RUN_TABLES or self._ev.study.course or len(self._study_rows(own, table)):
@@ -107,7 +107,7 @@ class Selection(EvidencePart):
 
     @cached_method
     def _other_with(self, table: Table) -> Run | None:
-        others = self._of_model if table in JUDGE_TABLES else self._older
+        others = self._of_model if table in HARNESS_TABLES else self._older
         return next((run for run in others if self._holds_sound(run, table)), None)
 
     @cached_property

@@ -59,9 +59,9 @@ def axis_end(times: list[float]) -> float:
     """Where an axis of times ends: behind the slowest and its number, or behind the last before one that is FAR behind, if
     half of them are before it."""
     ordered = sorted(times)
-    gaps = (place for place in range(1, len(ordered)) if ordered[place] > FAR * ordered[place - 1])
-    last = next((place for place in gaps if place > 1 and place >= len(ordered) / 2), len(ordered))
-    return 1.22 * ordered[last - 1]
+    before_gaps = (place for place in range(1, len(ordered) - 1) if ordered[place + 1] > FAR * ordered[place])
+    last = next((place for place in before_gaps if 2 * (place + 1) >= len(ordered)), -1)
+    return 1.22 * ordered[last]
 
 
 def times_by_size(ev: Evidence, variants: list[Variant], bound: bool) -> str:

@@ -91,7 +91,7 @@ def _best_sentence(ev: Evidence, best: Variant) -> str:
             if time is None:
                 continue
             ratio, second = time.value / far[0], alone.value / by_gpu.value if alone and by_gpu else 0.0
-            told = one.header.peer and second and abs(math.log(second / ratio)) > HOST_SHARE
+            told = one.header.peer and second and _host_counts(ratio, second)
             beside = f" ({units.ratio(second)} by GPU time)" if told else ""
             compared.append(f"{units.ratio(ratio)} that of {one.stem}{beside}")
         together = f"Together they compute {where} in {units.time(far[0])}"
@@ -173,6 +173,11 @@ def _mix(ev: Evidence) -> tuple[float, str] | None:
     return time.value, units.join_all(parts)
 
 
+def _host_counts(by_op: float, by_gpu: float) -> bool:
+    """Whether launches and waits make a ratio of op times another than that of GPU times."""
+    return abs(math.log(by_gpu / by_op)) > HOST_SHARE
+
+
 def _ratio_words(ev: Evidence, best: Variant, other: Variant) -> str:
     speedup = ev.times.total_speedup(best.name, ev.largest, over=other.name)
     assert speedup is not None  # both have a figure for every layer
@@ -186,12 +191,7 @@ def _ratio_words(ev: Evidence, best: Variant, other: Variant) -> str:
     alone = f"{units.ratio(by_gpu.ratio.value)} by GPU time" if by_gpu else ""
     if speedup.verdict == "ambiguous" and not doubt:
         doubt = f"ambiguous{f': {alone}' if alone else ''}"
-    elif (
-        by_gpu
-        and other.header.peer
-        and not doubt
-        and abs(math.log(by_gpu.ratio.value / speedup.ratio.value)) > HOST_SHARE
-    ):
+    elif by_gpu and other.header.peer and not doubt and _host_counts(speedup.ratio.value, by_gpu.ratio.value):
         doubt = alone
     return f"{number} that of {other.stem}{f' ({doubt})' if doubt else ''}"
 

@@ -64,10 +64,12 @@ def op_times_by_weights(ev: Evidence) -> HtmlTable | None:
     """What the programs printed with each weight set at the largest size; None where the network has one set, or no program
     ran with several."""
     sets, rows = ev.network.weight_sets, []
+    if len(sets) < 2:
+        return None
     for variant in ev.compared_variants("gpu"):
         runs = [ev.programs.runs(variant.name, ev.largest, name) for name in sets]
         op_s = [[sum(map(float, _PRINTED.findall(output))) for output in one.output] for one in runs]
-        if len(sets) > 1 and all(map(any, op_s)):
+        if all(map(any, op_s)):
             times = (units.time(1e3 * statistics.median(each)) for each in op_s)
             rows.append((variant.stem, *times, *(units.significant(one.accuracy.iloc[0]) for one in runs)))
     if not rows:

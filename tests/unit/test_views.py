@@ -14,12 +14,13 @@ from warpbook.kernels.headers import Header, Split
 from warpbook.profiling import counters
 from warpbook.profiling.counters import CountedCall, CountedLaunch
 from warpbook.report import rendering
-from warpbook.report.evidence import Speedup
+from warpbook.report.evidence import CheckTally, Speedup
 from warpbook.report.evidence.ranking import Ranking
 from warpbook.report.figures import bound_plots, time_plots, unit_plots
 from warpbook.report.figures.unit_plots import UnitRow
 from warpbook.report.views import cell_markup, last_page, milestone_1
 from warpbook.report.views.components import MOST_SHORT_LINES, Figure, HtmlTable, numbers, words
+from warpbook.report.views.supplement import correctness, validity
 
 
 def speedup(paired: bool = True, n: int = 30, verdict: str = "faster") -> Speedup:
@@ -289,3 +290,27 @@ def test_the_programs_of_frameworks_are_compared_where_the_ranges_of_their_times
     )
     ev = SimpleNamespace(programs=programs, profiles=SimpleNamespace(rows=lambda *_: []), largest=10)
     assert milestone_1.compared_programs(ev).endswith(said)
+
+
+def test_labels_are_a_column_of_networks_alone_and_a_caption_says_what_racecheck_ran_on():
+    one = SimpleNamespace(name="mine", device="gpu", header=SimpleNamespace(precision="fp32"))
+    checks = SimpleNamespace(
+        for_variant=lambda _: CheckTally(9, 9, 0.5, 1e-7, 2, None, ""), emulator_tally=lambda _: None, not_compared=[]
+    )
+    found = pd.DataFrame(
+        {"variant": ["mine"], "tool": "racecheck", "version": "1", "errors": 0, "status": "ok", "reason": ""}
+    )
+    for is_network in (True, False):
+        ev = SimpleNamespace(
+            is_network=is_network,
+            checks=checks,
+            compared_variants=lambda device: [one] * (device == "gpu"),
+            trust=SimpleNamespace(sanitizer=found),
+            selection=SimpleNamespace(other_run_note=lambda _: ""),
+        )
+        table = correctness._tests(ev)
+        heads = [column.label for column in table.head]
+        assert ("Labels" in heads, "labels" in table.caption) == (is_network, is_network)
+        assert dict(zip(heads, table.rows[0], strict=True)).get("Labels") == ("2" if is_network else None)
+        tried = validity._sanitizer(ev).caption
+        assert ("with one image" in tried, "layers" in tried) == (is_network, is_network) and "Racecheck" in tried

@@ -47,9 +47,8 @@ def main() -> None:
         )
     if variant.read_error:
         raise UserError(variant.read_error)
-    for conv in network.convs:
-        if reason := variant.unsupported(conv.at(size)):
-            raise UserError(reason)
+    if reason := variant.unsupported_in(network, size):
+        raise UserError(reason)
     marked: Callable[[str], AbstractContextManager[object]] = nullcontext
     if variant.device == "gpu":
         if variant.cuda_source is None:

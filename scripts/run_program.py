@@ -100,9 +100,8 @@ def run_all(arguments: argparse.Namespace, variant: Variant, network: Network) -
     for weight_set in arguments.weights:
         for size in arguments.sizes:
             place = {"weights": weight_set, "size": size}
-            reasons = (variant.unsupported(conv.at(size)) for conv in network.convs)
-            unsupported = next(({"status": "unsupported", "reason": reason} for reason in reasons if reason), None)
-            if not_run := failure or unsupported:
+            reason = variant.unsupported_in(network, size)
+            if not_run := failure or (reason and {"status": "unsupported", "reason": reason}):
                 yield {**place, "run": 0, **NOT_RUN, **not_run}
                 continue
             options = ["--network", network.name, "--weights", weight_set, "--variant", variant.name]

@@ -13,8 +13,10 @@ from typing import Any
 
 from warpbook.common.errors import UserError, exit_status
 from warpbook.common.supervision import VariantFailure
+from warpbook.kernels import variants
 from warpbook.machine import gpu_turn
 from warpbook.machine.host import require_target
+from warpbook.problems import networks
 from warpbook.profiling import cupti_sqlite, importing, nsight, profile_schema
 from warpbook.profiling.profile_schema import Profile
 from warpbook.runs import tables
@@ -160,6 +162,7 @@ def main() -> None:
     sums: list[dict[str, Any]] = []
     arguments.reports.mkdir(parents=True, exist_ok=True)
     failure = tables.first_failure(tables.CORRECTNESS.rows(arguments.correctness))
+    variant, network = variants.read(arguments.variant), networks.find(arguments.network)
 
     watched_rows: list[dict[str, Any]] = []
 
@@ -173,6 +176,8 @@ def main() -> None:
             try:
                 if failure:
                     raise VariantFailure(**failure)
+                if reason := variant.unsupported_in(network, size):
+                    raise VariantFailure("unsupported", reason)
                 of = (arguments.network, arguments.variant, size, weights)
                 program = TracedProgram(*of, arguments.timeout, Path(scratch), turn)
                 seen = TRACERS[arguments.tool](program)

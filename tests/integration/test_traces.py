@@ -71,7 +71,13 @@ def tool_on_path(folder: Path, monkeypatch, name: str, script: str) -> None:
 
 
 def traced(
-    folder: Path, tool: str, *sizes: int, timeout: float = 60, baseline: Path | None = None, weights: str = ""
+    folder: Path,
+    tool: str,
+    *sizes: int,
+    timeout: float = 60,
+    baseline: Path | None = None,
+    weights: str = "",
+    variant: str = "direct",
 ) -> tuple[list[dict], list[dict], list[Path], str]:
     """(rows of ACTIVITIES, rows of PROFILES, files kept, what was printed) of trace_program.py."""
     nothing = dict.fromkeys(tables.CORRECTNESS.columns)
@@ -80,7 +86,7 @@ def traced(
     done = subprocess.run(
         [
             sys.executable, PROJECT / "scripts" / "trace_program.py", "--tool", tool, "--network", "fa18",
-            "--variant", "direct", "--sizes", *map(str, sizes), "--timeout", str(timeout),
+            "--variant", variant, "--sizes", *map(str, sizes), "--timeout", str(timeout),
             "--correctness", folder / "correctness.csv", "--out", folder / "a.csv",
             "--sums", folder / "s.csv", "--profiles", folder / "p.csv",
             "--reports", folder / "reports", *(["--baseline", baseline] if baseline else []),
@@ -202,6 +208,13 @@ def test_a_profiler_that_fails_leaves_its_words_and_no_events(tmp_path, monkeypa
         events, (profile,), files, _ = traced(tmp_path, "nsys", 10, timeout=2)
         assert (profile["status"], events, files) == (status, [], [])
         assert reason in profile["reason"]
+
+
+def test_a_program_with_a_layer_that_its_variant_is_not_for_is_unsupported_and_not_watched(tmp_path, monkeypatch):
+    tool_on_path(tmp_path / "bin", monkeypatch, "nsys", "sys.exit('nsys: called')")
+    events, (profile,), files, _ = traced(tmp_path, "nsys", 10, variant="fp16x3_wgmma")
+    assert (profile["status"], events, files) == ("unsupported", [], [])
+    assert "not written for the layer conv1" in profile["reason"]
 
 
 def test_nvprof_is_not_asked_of_a_device_that_it_does_not_know(tmp_path, monkeypatch):

@@ -33,6 +33,7 @@ from warpbook.kernels.launch_inference.extent_names import HostNames
 from warpbook.kernels.launch_inference.inferred_facts import InferredLaunch
 from warpbook.kernels.launches import Argument, Call
 from warpbook.problems import problem as problems
+from warpbook.problems.networks import Network
 from warpbook.problems.problem import Case, Problem
 
 FOLDER = problems.FOLDER / headers.DEFAULT_PROBLEM
@@ -243,6 +244,10 @@ class Variant:
                 where = self.fact_location("launch" if self.header.launch else "grid")
                 return f"{self.name}: {reason} ({where.replace('launch', 'outputs_per_block')})"
         return self.missing
+
+    def unsupported_in(self, network: Network, size: int) -> str:
+        """Why a program cannot run a network's convolutions by this variant. Empty when it can."""
+        return next(filter(None, (self.unsupported(conv.at(size)) for conv in network.convs)), "")
 
     def missing_arguments(self, case: Case) -> dict[str, str]:
         """What of a case it is not told, in words: {"S": "stride 2"}; a CPU's C++ is told its `general` names."""

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from warpbook.common import units
 from warpbook.config.settings import TimelineSpec
 from warpbook.profiling import profile_schema
 from warpbook.report.views import profile_tables
@@ -75,6 +76,16 @@ def test_a_layer_that_was_not_watched_at_the_size_named_is_drawn_at_one_that_was
     assert layer.title == "conv1 at 100 images: direct against constant_weights"
     assert layer.problem.startswith("constant_weights was not profiled at 100 images")
     assert "at 10\u202f000 images" in layer.figure.caption
+
+
+def test_beside_its_timeline_stand_a_layer_s_whole_call_and_the_call_that_one_variant_makes_alone(ev, view):
+    longest = {}
+    for name in ("direct", "constant_weights"):
+        events = ev.profiles.within_layer(name, "conv1", 100)
+        longest[name] = units.time(int(events.end_ns.max() - events.start_ns.min()) / 1e6)
+    said = "The layer's whole call takes {direct} with direct, {constant_weights} with constant_weights, which also calls"
+    assert said.format(**longest) + " cudaMemcpyAsync: " in view.layer.figure.caption
+    assert ">cudaMemcpyAsync<" in view.layer.figure.svg and ">cudaGetDevice<" not in view.layer.figure.svg
 
 
 def test_a_layer_s_timeline_holds_its_calls_copies_and_kernels_of_both_variants(ev):

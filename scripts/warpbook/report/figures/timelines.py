@@ -93,14 +93,21 @@ def _range_bars(axes: Axes, ranges: Any, place: int, left: float, right: float) 
         for row in rows
         if not any(row.start_ns <= one.start_ns and one.end_ns <= row.end_ns and one is not row for one in rows)
     ]
-    room = style.WIDTH_IN * 72 * 0.8 / (right - left)  # points of the page for each ns
     for row in inner:
         start, end = max(row.start_ns, left), min(row.end_ns, right)
         bar: dict[str, Any] = {"height": 0.68, "color": "white", "edgecolor": style.MUTED, "linewidth": 0.5}
         axes.barh(place, (end - start) / 1e6, left=(start - left) / 1e6, **bar)
+    _name_bars(axes, inner, place, left, right, "black")
+
+
+def _name_bars(axes: Axes, rows: list[Any], place: int, left: float, right: float, colour: str) -> None:
+    """Write the names of events into their bars, where they fit in."""
+    room = style.WIDTH_IN * 72 * 0.8 / (right - left)  # points of the page for each ns
+    for row in rows:
+        start, end = max(row.start_ns, left), min(row.end_ns, right)
         if (end - start) * room > 3.6 * len(row.name):
             middle = ((start + end) / 2 - left) / 1e6
-            axes.text(middle, place, row.name, ha="center", va="center", fontsize=6.5)
+            axes.text(middle, place, row.name, ha="center", va="center", fontsize=6.5, color=colour)
 
 
 def layer_before_and_after(ev: Evidence, spans: dict[str, Any], layer: str) -> str:
@@ -113,10 +120,10 @@ def layer_before_and_after(ev: Evidence, spans: dict[str, Any], layer: str) -> s
     for axes, (variant, events) in zip(panels, spans.items(), strict=True):
         left, (colour, _) = events.start_ns.min(), style.variant_look(ev, ev.plan.variants[variant])
         for place, (_, of_row) in enumerate(reversed(kinds)):
-            of_kernels = of_row == GPU_KINDS[:1]
-            _bars(
-                axes, events[events.kind.isin(of_row)], place, left, left + right, colour if of_kernels else style.MUTED
-            )
+            shown, of_kernels = events[events.kind.isin(of_row)], of_row == GPU_KINDS[:1]
+            _bars(axes, shown, place, left, left + right, colour if of_kernels else style.MUTED)
+            if not of_kernels:
+                _name_bars(axes, [*shown.itertuples()], place, left, left + right, "white")
         axes.set_xlim(0, right / 1e6)
         axes.set_ylim(-0.6, len(kinds) - 0.4)
         style.name_rows(axes, [name for name, _ in reversed(kinds)])

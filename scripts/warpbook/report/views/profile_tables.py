@@ -290,6 +290,16 @@ def _drawn_layer(ev: Evidence, drawn: TimelineSpec) -> View:
     )
 
 
+def _around_kernels(spans: dict[str, pd.DataFrame], before: str, after: str) -> str:
+    """How long a layer's call takes under two variants, and the longest API call that only the second makes."""
+    whole = {name: units.time(int(events.end_ns.max() - events.start_ns.min()) / 1e6) for name, events in spans.items()}
+    calls = {name: events[events.kind.isin(API_KINDS)] for name, events in spans.items()}
+    its_own = calls[after][~calls[after].name.isin(calls[before].name)]
+    times = (its_own.end_ns - its_own.start_ns).groupby(its_own.name).sum()
+    also = f", which also calls {times.idxmax()}: {units.time(int(times.max()) / 1e6)}" if len(times) else ""
+    return f"The layer's whole call takes {whole[before]} with {before}, {whole[after]} with {after}{also}."
+
+
 def _layer_figure(ev: Evidence, layer: str, before: str, after: str, size: int) -> Figure:
     spans = {name: ev.profiles.within_layer(name, layer, size) for name in (before, after)}
     kernels = {name: events[events.kind == "kernel"] for name, events in spans.items()}
@@ -299,6 +309,7 @@ def _layer_figure(ev: Evidence, layer: str, before: str, after: str, size: int) 
         timelines.layer_before_and_after(ev, spans, layer),
         f"Rows of bars over time: API calls, copies and kernels of {layer} under {before} and under {after}.",
         f"{layer} in the profiled programs at {units.count(size)} images, from the start of the layer's call. "
-        f"Kernels take {busy[before]} with {before} (above) and {busy[after]} with {after} (below).",
+        f"Kernels take {busy[before]} with {before} (above) and {busy[after]} with {after} (below). "
+        f"{_around_kernels(spans, before, after)}",
         "timeline",
     )

@@ -83,7 +83,9 @@ def test_beside_its_timeline_stand_a_layer_s_whole_call_and_the_call_that_one_va
     for name in ("direct", "constant_weights"):
         events = ev.profiles.within_layer(name, "conv1", 100)
         longest[name] = units.time(int(events.end_ns.max() - events.start_ns.min()) / 1e6)
-    said = "The layer's whole call takes {direct} with direct, {constant_weights} with constant_weights, which also calls"
+    said = (
+        "The layer's whole call takes {direct} with direct, {constant_weights} with constant_weights, which also calls"
+    )
     assert said.format(**longest) + " cudaMemcpyAsync: " in view.layer.figure.caption
     assert ">cudaMemcpyAsync<" in view.layer.figure.svg and ">cudaGetDevice<" not in view.layer.figure.svg
 

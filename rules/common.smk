@@ -1,5 +1,6 @@
 """The configuration and its plan, this Snakemake's jobs, and what each job is asked for."""
 
+import atexit
 import gc
 import json
 import os
@@ -27,8 +28,10 @@ from warpbook.workflow.targets import Targets, WholeNetworks, rendered_reports, 
 
 text_encoding.require_utf8()
 
-# What is read here stays: looking through it for garbage again and again would take a tenth of the time.
+# What is read here stays: looking through it for garbage again and again would take a tenth of the time, and once more at
+# the end a fifth of a command that has nothing to do.
 gc.set_threshold(100_000)
+atexit.register(gc.freeze)
 
 
 if found := {*os.getcwd()} & {*"{}:"}:  # the first two are Snakemake's, the last one's the PATH's

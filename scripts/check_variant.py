@@ -1,6 +1,7 @@
 """Test one variant on a network's layers, on ragged shapes, and by the labels of the real images."""
 
 import argparse
+import copy
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -154,7 +155,8 @@ def emulate(
     small = ragged or [conv.at(SEVERAL_IMAGES) for conv in network.cases if network.problem.facts.size]
     # Beside the rest, since compiling for it takes most of its time and only this process is busy.
     with process_pool(1) as beside:
-        races = beside.submit(data_races.find, variant, small, sandboxed, folder)
+        # Copies: a thread of the pool writes them out while this one works with the variant, which keeps what it works out.
+        races = beside.submit(data_races.find, *copy.deepcopy((variant, small)), sandboxed, folder)
         yield from emulate_cases(variant, network, ragged, sandboxed, folder, size)
         yield [races.result()]
     for arch, other in newer.items():

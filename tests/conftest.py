@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import zipfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from textwrap import dedent
 
@@ -18,6 +19,7 @@ import pytest
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from warpbook.common.files import PROJECT
+from warpbook.harness import building
 from warpbook.kernels import ece408, variants, whole_networks
 from warpbook.kernels.variants import Variant
 from warpbook.machine import cuda_devices, host, locks
@@ -121,8 +123,9 @@ LONGEST = (
     "test_older_runs",
     "test_one_sentence",
 )
-# Files that look at the same report: one worker takes them together, and renders it once.
+# Files that look at the same report or at the same builds: one worker takes them together, and makes those once.
 TOGETHER = dict.fromkeys(("test_browser", "test_deliverables", "test_layout"), "test_report")
+TOGETHER["test_same_machine_code"] = "test_building"
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -236,6 +239,12 @@ def cuda_variant(tmp_path):
         return variants.read(name, folder)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def built() -> Callable[[str, str], building.Build]:
+    """Build one of the project's variants for an architecture, once for all tests."""
+    return cache(lambda name, arch: building.build(variants.read(name), arch))
 
 
 @pytest.fixture

@@ -29,12 +29,12 @@ def machine_code_sha256(cubin: bytes) -> str:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['variant']} {row['arch']}")
-def test_a_moved_source_compiles_to_the_machine_code_that_was_measured(row):
+def test_a_moved_source_compiles_to_the_machine_code_that_was_measured(row, built):
     variant = variants.read(row["variant"])
     assert variant.source_sha256 == row["source_sha256"], "the source changed again: drop the row"
     if building.compiler() != row["compiler"]:
         pytest.skip(f"the code is that of {row['compiler']}, and here is {building.compiler()}")
-    assert machine_code_sha256(building.build(variant, row["arch"]).cubin) == row["machine_code_sha256"]
+    assert machine_code_sha256(built(variant.name, row["arch"]).cubin) == row["machine_code_sha256"]
 
 
 def test_a_moved_source_is_compiled_with_the_options_that_archived_runs_recorded():

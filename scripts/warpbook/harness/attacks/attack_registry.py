@@ -390,7 +390,12 @@ def try_attack(attack: Attack, device: str, folder: Path) -> dict[str, str] | No
     for _ in range(attack.processes):
         if failure := tables.first_failure(check_rows(folder, "mine", device)):
             return failure
-    samples = timing_rows(folder, "mine", device) if attack.timed else []
+    return try_timing(attack, device, folder) if attack.timed else None
+
+
+def try_timing(attack: Attack, device: str, folder: Path) -> dict[str, str] | None:
+    """status and reason with which an attack that passed its checks fails its timing; None where it passes that too."""
+    samples = timing_rows(folder, "mine", device)
     if failure := tables.first_failure({**row, "ok": row["status"] == "ok"} for row in samples):
         return failure
     honest = attack.honest_ms and np.quantile([row["time_ms"] for row in samples], 0.25) >= attack.honest_ms

@@ -35,7 +35,8 @@ struct Copies {
 struct Ordered {
     unsigned long block = ~0ul;
     Copies inward, outward;  // to shared memory, and from there
-    std::vector<Sum> sums;
+    std::vector<Sum> sums;  // of which so many are on their way
+    size_t pending = 0;
     unsigned group = 0;
 };
 
@@ -54,7 +55,7 @@ static Ordered& ordered(unsigned thread)
     Ordered& mine = every[thread];
     if (mine.block != block_number) {
         mine.block = block_number;
-        mine.inward.waiting.clear(), mine.outward.waiting.clear(), mine.sums.clear();
+        mine.inward.waiting.clear(), mine.outward.waiting.clear(), mine.pending = 0;
     }
     return mine;
 }
@@ -237,24 +238,31 @@ void ldmatrix(Rows& mine, int line)
     });
 }
 
-// The sum that is on its way to a register; null where none is.
-EMULATOR_UNWATCHED static Sum* on_its_way(Ordered& mine, float* to)
+// The number of the sum that is on its way to a register; `count` where none is. The vector's own functions are watched,
+// and would take most of the time.
+EMULATOR_UNWATCHED static size_t on_its_way(const Sum* sums, size_t count, const float* to)
 {
     unsigned word;
     std::memcpy(&word, to, 4);
     const unsigned number = word & 0xFFF;
-    return word >> 12 == AHEAD >> 12 && number < mine.sums.size() && mine.sums[number].to == to ? &mine.sums[number] : nullptr;
+    return word >> 12 == AHEAD >> 12 && number < count && sums[number].to == to ? number : count;
 }
 
-EMULATOR_UNWATCHED static void marked(Ordered& mine, size_t number)
+EMULATOR_UNWATCHED static void marked(const Sum* sums, size_t number)
 {
     const unsigned word = AHEAD | unsigned(number);
-    std::memcpy(mine.sums[number].to, &word, 4);
+    std::memcpy(sums[number].to, &word, 4);
+}
+
+// A lane's sum in a warp's part of a product.
+EMULATOR_UNWATCHED static inline float& sum_of(float (&d)[16][256], unsigned lane, int i)
+{
+    return d[lane / 4 + i / 2 % 2 * 8][i / 4 * 8 + lane % 4 * 2 + i % 2];
 }
 
 EMULATOR_UNWATCHED static void multiplied(Lanes lanes, int line)
 {
-    static float a[16][16], b[256][16];
+    static float a[16][16], b[16][256], d[16][256];
     const Ahead& one = lanes.of<Ahead>(0);
     const size_t start = (one.b & 0x3FFF) << 4, taps = (one.b >> 16 & 0x3FFF) << 4, columns = (one.b >> 32 & 0x3FFF) << 4;
     if (one.b >> 62) beyond("a descriptor of swizzled shared memory", line);
@@ -264,7 +272,7 @@ EMULATOR_UNWATCHED static void multiplied(Lanes lanes, int line)
             for (int k = 0; k < 8; ++k) {
                 uint16_t bits;
                 std::memcpy(&bits, source + 2 * k, 2);
-                b[n][eight * 8 + k] = from_half(bits);
+                b[eight * 8 + k][n] = from_half(bits);
             }
         }
     for (unsigned lane = 0; lane < WARP; ++lane) {
@@ -274,16 +282,26 @@ EMULATOR_UNWATCHED static void multiplied(Lanes lanes, int line)
     }
     const unsigned first = unsigned(lanes.first - fibers);
     for (unsigned lane = 0; lane < WARP; ++lane) {
-        Ahead& each = lanes.of<Ahead>(lane);
-        Ordered& mine = ordered(first + lane);
+        const Ahead& each = lanes.of<Ahead>(lane);
+        const Ordered& mine = ordered(first + lane);
+        const Sum* const sums = mine.sums.data();
         for (int i = 0; i < each.columns / 2; ++i) {
-            Sum* before = on_its_way(mine, each.d[i]);
-            float sum = !each.add ? 0 : before ? before->value : *each.d[i];
-            const float* row = a[lane / 4 + i / 2 % 2 * 8];
-            const float* column = b[i / 4 * 8 + lane % 4 * 2 + i % 2];
-            for (int k = 0; k < 16; ++k) sum += row[k] * column[k];
-            if (before) *before = {each.d[i], sum, mine.group};
-            else mine.sums.push_back({each.d[i], sum, mine.group}), marked(mine, mine.sums.size() - 1);
+            const size_t before = on_its_way(sums, mine.pending, each.d[i]);
+            sum_of(d, lane, i) = !each.add ? 0 : before < mine.pending ? sums[before].value : *each.d[i];
+        }
+    }
+    for (int row = 0; row < 16; ++row)
+        for (int k = 0; k < 16; ++k)
+            for (int n = 0; n < one.columns; ++n) d[row][n] += a[row][k] * b[k][n];
+    for (unsigned lane = 0; lane < WARP; ++lane) {
+        const Ahead& each = lanes.of<Ahead>(lane);
+        Ordered& mine = ordered(first + lane);
+        if (const size_t most = mine.pending + each.columns / 2; mine.sums.size() < most) mine.sums.resize(most);
+        Sum* const sums = mine.sums.data();
+        for (int i = 0; i < each.columns / 2; ++i) {
+            const size_t number = on_its_way(sums, mine.pending, each.d[i]);
+            sums[number] = {each.d[i], sum_of(d, lane, i), mine.group};
+            if (number == mine.pending) marked(sums, mine.pending++);
         }
     }
 }
@@ -302,13 +320,14 @@ void wgmma_commit_group_sync_aligned() { ++ordered(thread_number()).group; }
 EMULATOR_UNWATCHED void wgmma_wait_group_sync_aligned(unsigned left)
 {
     Ordered& mine = ordered(thread_number());
+    Sum* const sums = mine.sums.data();
     size_t kept = 0;
-    for (size_t i = 0; i < mine.sums.size(); ++i) {
-        const Sum each = mine.sums[i];
+    for (size_t i = 0; i < mine.pending; ++i) {
+        const Sum each = sums[i];
         if (each.group + left < mine.group) std::memcpy(each.to, &each.value, 4);
-        else mine.sums[kept] = each, marked(mine, kept++);
+        else sums[kept] = each, marked(sums, kept++);
     }
-    mine.sums.resize(kept);
+    mine.pending = kept;
 }
 
 }  // namespace emulator::ptx

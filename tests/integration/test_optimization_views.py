@@ -292,12 +292,14 @@ def test_an_optimization_without_words_goes_by_its_name_and_is_asked_for_them(
     )
 
 
-def test_words_in_backticks_of_a_header_are_set_as_code(documents_with, monkeypatch):
-    documents = documents_with("fa18")
+def test_words_in_backticks_of_a_header_are_set_as_code(documents_with, few_variants, monkeypatch):
+    few = few_variants["studies"]
+    short = few["fa18"] | {"sections": ["milestone_4"], "deliverables": {}, "show_profile_of": []}
+    documents = documents_with("fa18", studies=few | {"fa18": short})
     variant = documents._ev.plan.variants["constant_weights"]
     header = variant.header.model_copy(update={"idea": "It sets `allow=1`.", "expect": "`x` falls."})
     monkeypatch.setitem(documents._ev.plan.variants, variant.name, dataclasses.replace(variant, header=header))
-    assert "It sets <code>allow=1</code>." in documents.whole and "<code>x</code> falls." in documents.whole
+    assert "It sets <code>allow=1</code>." in documents.report and "<code>x</code> falls." in documents.report
 
 
 def test_a_call_that_launching_paces_says_so_in_its_section_and_in_that_of_what_builds_on_it(ev, sections):

@@ -771,11 +771,9 @@ exec {emulation.compiler()} "$@"
     assert verdicts() == {"final": "wrong"}
 
 
-def test_without_a_submission_the_command_asks_for_one(workspace):
-    done = workspace.snakemake("submission")
-    assert done.returncode != 0
-    assert "of which submission?" in done.stdout + done.stderr
+def test_a_path_that_is_no_folder_is_named(workspace):
     done = workspace.snakemake("submission", "--config", "path=nowhere", "study=sp25")
+    assert done.returncode != 0
     assert "path: nowhere is no folder; give the one that holds project/ or m3/" in done.stdout + done.stderr
 
 

@@ -50,15 +50,15 @@ def test_a_configuration_that_is_no_mapping(tmp_path, content, words):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "of which submission? --config path="),
+        (["submission"], "of which submission? --config path="),
         (
-            ["--config", "study=sp25", "submissions=~nobody_at_all"],
+            ["grade", "--config", "study=sp25", "submissions=~nobody_at_all"],
             "~nobody_at_all names a user that this machine does not have",
         ),
     ],
 )
 def test_grading_nothing(tmp_path, arguments, words):
-    assert_one_sentence(snakemake(tmp_path, "--dry-run", "grade", *arguments), words)
+    assert_one_sentence(snakemake(tmp_path, "--dry-run", *arguments), words)
 
 
 def test_make_names_the_folder_that_grading_lacks():

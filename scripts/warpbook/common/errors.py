@@ -49,7 +49,7 @@ def exit_status(main: Callable[[], int | None], failed: int = 2) -> int:
     """Run `main` and return its exit status; a UserError becomes one screen on stderr and status `failed`."""
     text_encoding.require_utf8()
     parent_process.end_with_snakemake()
-    atexit.register(gc.freeze)  # Python would look for garbage among all that was imported, a seventh of a short program
+    atexit.register(gc.freeze)  # Python would look for garbage among all modules: a seventh of a short program
     try:
         return main() or 0
     except UserError as error:

@@ -264,15 +264,18 @@ def test_where_blocks_that_were_left_out_may_matter_all_run(rows):
 
 
 def test_a_kernel_that_never_ends_is_told_from_one_that_goes_on_finishing_blocks(rows, tmp_path):
-    """Both take far longer than the limit."""
+    """Both take longer than the limit: of some numbers of turns, the fewest that do here."""
     built = tmp_path / "built"
     body = "for (volatile int i = 0; i < {turns};) {{ if ({turns} > 1) ++i; }}"
     head = "const int H_out = H - K + 1, W_out = W - K + 1;"
     code = FILE.read_text()
-    for turns, status, words in ((1, "timed_out", "still running"), (60_000, "unsupported", "still finishes blocks")):
-        place = code.index(head)
-        changed = code[:place] + body.format(turns=turns) + code[place:]
+    place = code.index(head)
+
+    def last_row(turns):
         shutil.rmtree(built, ignore_errors=True)
-        found = rows((code, changed), limit_s=1)
-        assert (found[-1]["status"], words in found[-1]["reason"]) == (status, True), found[-1]["reason"]
-        assert not any(row["ok"] for row in found)
+        return rows((code, code[:place] + body.format(turns=turns) + code[place:]), limit_s=1)[-1]
+
+    never = last_row(1)
+    assert never["status"] == "timed_out" and "still running" in never["reason"]
+    slow = next(row for row in map(last_row, (60_000, 240_000, 960_000)) if row["status"] != "ok")
+    assert slow["status"] == "unsupported" and "still finishes blocks" in slow["reason"]

@@ -51,6 +51,7 @@ def test_a_configuration_that_is_no_mapping(tmp_path, content, words):
     ("arguments", "words"),
     [
         (["submission"], "of which submission? --config path="),
+        (["grade"], "of which submission? --config path="),
         (
             ["grade", "--config", "study=sp25", "submissions=~nobody_at_all"],
             "~nobody_at_all names a user that this machine does not have",

@@ -45,7 +45,7 @@ POOLED = """
 from warpbook.kernels import whole_networks
 from warpbook.problems import networks
 
-one, network = whole_networks.read("fused_conv_wgmma"), networks.find("ece408")
+one, network = whole_networks.read(*arguments), networks.find("ece408")
 kernels = emulation.EmulatedKernels(library, one.constants)
 x, w, (conv, pool) = on_device(given["x"]), on_device(given["w"]), (step.layer for step in network.steps[2:4])
 launch, y, exponents = one.module.pooled_convolution(kernels, conv, len(x), w, x, pool)
@@ -54,6 +54,24 @@ launch()
 np.savez(out, y=y, exponents=exponents)
 """
 
+
+FIRST_LAYER = """
+from warpbook.kernels import whole_networks
+from warpbook.problems import networks
+
+name, few = arguments
+one, network = whole_networks.read("fused_runs"), networks.find(name)
+kernels = emulation.EmulatedKernels(library, one.constants)
+images, w = len(given["x"]), on_device(given["w"])
+if few:
+    y = on_device(np.full((images, int(np.prod(network.steps[1].layer.gives))), 9, np.float32))
+    launch = one.module.few_runs(kernels, network, w, y)
+else:
+    launch, y = one.module.first_layer(kernels, network, images, w)
+    y[...] = 9
+launch(on_device(given["x"]))
+np.savez(out, y=y)
+"""
 
 OF_BYTES = """
 from warpbook.kernels import whole_networks
@@ -93,10 +111,19 @@ FAULTS = {
         Fault("if (r < rows) first", "if (PLANTED || r < rows) first"),
         Fault("pooled[i] = 0.0f;", "if (!PLANTED) pooled[i] = 0.0f;"),
     ],
+    "fused_runs": [
+        Fault("sums.of(i, r, 0), sums.of(i, r, 1)", "sums.of(i, r, 0), sums.of(i, r, PLANTED ? 0 : 1)"),
+        Fault("if (r >= rows) break;", "if (!PLANTED && r >= rows) break;"),
+        Fault("const int p = k / 8 - down,", "const int p = k / 8 - (PLANTED ? 0 : down),"),
+        Fault("fmaxf(sums[lower], sums[lower + 1])", "fmaxf(sums[lower], sums[PLANTED ? lower : lower + 1])"),
+        Fault("warp_runs >= L::WARP_RUNS;", "warp_runs >= L::WARP_RUNS + (PLANTED ? 1 : 0);"),
+    ],
 }
 IN_WINDOWS, IN_SCORES = [1, 2], [((7, 3), 3), ((1, 307), 4)]
 """Numbers of fused_wgmma's faults: those in its first layer, and those in its last with the shares and images that show
 each."""
+IN_POOLING, IN_RUNS = {"fused_conv_wgmma": [1, 2, 3], "fused_runs": [1, 2]}, [3, 4, 5]
+"""Numbers of faults in a second layer and its pooling, and of those of fused_runs in its first layer."""
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +136,7 @@ def compiled(tmp_path_factory):
     def compile_source(name):
         folder, one = tmp_path_factory.mktemp("kernels"), whole_networks.read(name)
         written = ", ".join(f"{constant}: {value}" for constant, value in one.constants.items())
-        text = one.text if name == "fused_wgmma" else written_out(one.text)
+        text = one.text if name in ("fused_wgmma", "fused_runs") else written_out(one.text)
         text = f"/*\nconstants: {{{written}}}\n*/\n{text}"
         (folder / "kernels.cu").write_text(plant({"kernels.cu": text}, FAULTS[name])["kernels.cu"])
         (folder / "kernels.py").write_text("")  # for a launcher every kernel is compiled
@@ -289,21 +316,58 @@ def pooled_images():
     return SimpleNamespace(x=x, w=w, expected=y.reshape(9, -1))
 
 
-def pooled(compiled, run_emulated, images):
-    made = run_emulated(POOLED, compiled("fused_conv_wgmma"), x=images.x, w=images.w)
+@pytest.fixture
+def error_of_first_layer(compiled, run_emulated):
+    """A function of a network, and whether it has few images: the largest relative error of an image, in the norm, of the
+    pooled first layer by fused_runs; of one with an infinity, of the outputs that do not meet it."""
+
+    def call(network, few=""):
+        source, layers = np.random.default_rng(8), networks.find(network)
+        conv = layers.convs[0]
+        x = (source.standard_normal(conv.at(3).shape("x")) * [[[[1]]], [[[1e-3]]], [[[10]]]]).astype(np.float32)
+        x[2, 0, 3, 4] = np.inf
+        w = (source.standard_normal(conv.w_shape) / 5).astype(np.float32)
+        made = run_emulated(FIRST_LAYER, compiled("fused_runs"), network, few, x=x, w=w)["y"].astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            y = reference.convolve(x.astype(np.float64), w.astype(np.float64))
+        y = y.reshape(3, conv.M, conv.H_out // 2, 2, conv.W_out // 2, 2).max(axis=(3, 5)).reshape(3, -1)
+        expected = np.maximum(y, 0) if layers.steps[0].activation == "relu" else np.tanh(y)
+        known = np.isfinite(y)
+        assert not known.all()
+        if made.shape[1] == 2:  # lo and hi parts, channels in planes
+            made = np.ldexp(made.sum(axis=1), -14).reshape(3, conv.M, -1)[:, :, : y.shape[1] // conv.M]
+        return error(np.where(known, made.reshape(3, -1), np.nan), np.where(known, expected, np.nan))
+
+    return call
+
+
+def test_a_first_layer_of_runs_is_that_of_float64_to_fp32(error_of_first_layer):
+    for network, few in [("ece408", ""), ("fa18", ""), ("sp19", ""), ("fa19", ""), ("fa19", "few"), ("sp19", "few")]:
+        assert error_of_first_layer(network, few) < 5e-7, (network, few)
+
+
+def test_a_fault_in_a_first_layer_of_runs_is_seen(error_of_first_layer, monkeypatch):
+    for number in IN_RUNS:
+        monkeypatch.setenv(FAULT, str(number))
+        assert error_of_first_layer("sp19") > 1e-3, number
+
+
+def pooled(compiled, run_emulated, images, name):
+    made = run_emulated(POOLED, compiled(name), name, x=images.x, w=images.w)
     return made["y"].reshape(9, -1).astype(np.float64), made["exponents"]
 
 
 def test_a_second_layer_pooled_by_warpgroups_is_that_of_float64_to_fp32(compiled, run_emulated, pooled_images):
-    made, exponents = pooled(compiled, run_emulated, pooled_images)
-    assert error(made, pooled_images.expected) < 5e-7
-    known = np.isfinite(pooled_images.expected).all(axis=1)
-    np.testing.assert_array_equal(exponents[known], np.frexp(made[known].max(axis=1))[1] - 1)
+    for name in IN_POOLING:
+        made, exponents = pooled(compiled, run_emulated, pooled_images, name)
+        assert error(made, pooled_images.expected) < 5e-7
+        known = np.isfinite(pooled_images.expected).all(axis=1)
+        np.testing.assert_array_equal(exponents[known], np.frexp(made[known].max(axis=1))[1] - 1)
 
 
 def test_a_fault_in_the_pooling_of_warpgroups_is_seen(compiled, run_emulated, pooled_images, monkeypatch):
     finite = np.isfinite(pooled_images.expected).all(axis=1)
-    for number in range(1, 1 + len(FAULTS["fused_conv_wgmma"])):
+    for name, number in ((name, number) for name, numbers in IN_POOLING.items() for number in numbers):
         monkeypatch.setenv(FAULT, str(number))
-        made, _ = pooled(compiled, run_emulated, pooled_images)
-        assert not np.allclose(made[finite], pooled_images.expected[finite], rtol=1e-3), number
+        made, _ = pooled(compiled, run_emulated, pooled_images, name)
+        assert not np.allclose(made[finite], pooled_images.expected[finite], rtol=1e-3), (name, number)

@@ -25,10 +25,15 @@ MANY_CHANNELS = [
 LAYERS = {
     "fp16x3_mma": [("fa18", 0), ("fa18", 1), ("ece408", 1)],
     "fp16x3_wgmma": [("fa18", 1), ("sp19", 1), ("fa19", 1), ("ece408", 0), ("ece408", 1)],
+    "fp16x3_wgmma_pairs": [("fa18", 1), ("sp19", 1), ("fa19", 1), ("ece408", 1)],
     "implicit_gemm": [("many", 0), ("many", 1)],
 }
-NAMES_ITS_LAYERS = ["fp16x3_wgmma"]
-FAULT_LAYERS = {"fp16x3_wgmma": [("fa18", 1)], "implicit_gemm": LAYERS["implicit_gemm"]}
+NAMES_ITS_LAYERS = ["fp16x3_wgmma", "fp16x3_wgmma_pairs"]
+FAULT_LAYERS = {
+    "fp16x3_wgmma": [("fa18", 1)],
+    "fp16x3_wgmma_pairs": [("fa18", 1), ("fa19", 1), ("ece408", 1)],
+    "implicit_gemm": LAYERS["implicit_gemm"],
+}
 FIRST_AND_LATER = [("fa18", 0), ("fa18", 1)]
 
 WRONG = "outputs are wrong"
@@ -52,6 +57,12 @@ FAULTS = {
         Fault("mbarrier_wait(empty + slot, turn / 2);", "", "do not arrive at line"),
         Fault('asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");', "", "outputs unwritten"),
         Fault('asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");', "", WRONG),
+    ],
+    "fp16x3_wgmma_pairs": [
+        Fault("(turn ? 3 - turn : 2)", "(PLANTED ? 2 : turn ? 3 - turn : 2)", WRONG),
+        Fault("hi[2] = left.x, lo[2] = left.y;", "", WRONG),
+        Fault("i / 8 * 2 + i % 2}; }", "i / 8 * (PLANTED ? 1 : 2) + i % 2}; }", WRONG),
+        Fault("(block - L::ROW_BLOCKS) % L::ROWS", "(block - L::ROW_BLOCKS) % 2", WRONG),
     ],
     "fp16x3_mma": [
         Fault('"r"(a.y), "r"(a.z)', '"r"(PLANTED ? a.z : a.y), "r"(PLANTED ? a.y : a.z)', WRONG),

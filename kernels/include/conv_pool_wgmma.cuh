@@ -1,0 +1,227 @@
+// A first layer of few output channels and its pooling by Hopper's wgmma, FP32 values as hi and lo FP16 parts. Beside
+// what fused_wgmma.cu has: where results go, and tanh.
+//
+// A row of A is a run of 8 neighbouring pixels in two rows of an image, which serves SHIFTS = 9 - K neighbouring
+// outputs. A column of B is the weights of one output channel, shifted by 0 ... SHIFTS - 1 pixels to the right, and by
+// 0 or 1 down: an output in the upper or the lower row of a pooling window. So each pixel is fetched once for both, and
+// a lane has all four outputs of a window. The sums of a step's two rows of pixels are added up, hi * hi last: tensor
+// cores cut off digits that do not fit beside a larger sum.
+
+#pragma once
+
+#include "async_copy.cuh"
+#include "conv_single_channel.cuh"
+#include "wgmma.cuh"
+
+// wgmma of 16 columns too.
+template <int N, bool ACCUMULATE>
+__device__ __forceinline__ void wgmma_runs(float* d, const unsigned (&a)[4], unsigned long long b)
+{
+    if constexpr (N == 16)
+        asm volatile("wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 "
+                     "{%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, %11}, %12, %13, 1, 1, 0;"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(ACCUMULATE));
+    else
+        wgmma_m64k16<N, ACCUMULATE>(d, a, b);
+}
+
+// 1xWxW * M@KxK, pooled 2 x 2. A block, one warpgroup, takes IMAGES images at a time; a warp has 16 runs of one of
+// them. PLANE: values from one channel of results to the next.
+template <int K_, int W_, int M_, int IMAGES_, int ACTIVATION_, int PLANE_>
+struct PooledRuns {
+    static constexpr int K = K_, W = W_, M = M_, IMAGES = IMAGES_, ACTIVATION = ACTIVATION_, PLANE = PLANE_;
+    static constexpr int SHIFTS = 9 - K;
+    static constexpr int W_OUT = W - K + 1;
+    static constexpr int WINDOWS = W_OUT / 2 * (W_OUT / 2);
+    static constexpr int RUNS_PER_ROW = W_OUT / SHIFTS;
+    static constexpr int RUNS = RUNS_PER_ROW * (W_OUT / 2);
+    static constexpr int WARP_RUNS = (RUNS + 15) / 16;  // so many times 16 runs has an image
+    static constexpr int TILES = (IMAGES * WARP_RUNS + 3) / 4;
+    static constexpr int STEPS = (K + 1) / 2;
+    static constexpr int N = 2 * M * SHIFTS;  // columns of B
+    static constexpr int WORDS = W * W / 2;   // of an image, pairs of pixels
+    static constexpr int WEIGHT_BYTES = 2 * STEPS * N * 32;
+    static constexpr int SHARED_BYTES = WEIGHT_BYTES + IMAGES * 2 * WORDS * 4;
+    static constexpr int LOADS_PER_THREAD = (WORDS + 127) / 128;
+    static_assert(K % 2 == 1 && W % 2 == 0 && W_OUT % 2 == 0 && W_OUT % SHIFTS == 0, "runs end at the ends of rows");
+    static_assert(M * SHIFTS % 8 == 0 && (SHIFTS == 2 || SHIFTS == 4), "8 columns are whole channels");
+};
+
+// Split the weights of one output channel a block into the order of wgmma's B, all lo parts behind all hi parts.
+template <class L>
+__device__ __forceinline__ void split_run_weights(
+    const float* __restrict__ w, __half* __restrict__ weight_parts, int* __restrict__ exponents)
+{
+    constexpr int K = L::K, VALUES = L::STEPS * 16;  // of a column
+    const int channel = blockIdx.x;
+    const float* weights = w + channel * K * K;
+    const float2 scale = weight_scale(weights, K * K, true, channel, exponents);
+    for (int i = threadIdx.x; i < 2 * L::SHIFTS * VALUES; i += blockDim.x) {
+        const int down = i / VALUES / L::SHIFTS, right = i / VALUES % L::SHIFTS;
+        const int k = i % VALUES;
+        const int p = k / 8 - down, q = k % 8 - right;
+        const bool meets = p >= 0 && p < K && q >= 0 && q < K;
+        const uint2 parts = split(meets ? weights[p * K + q] * scale.x * scale.y : 0.0f, 0.0f);
+        const int column = (down * L::M + channel) * L::SHIFTS + right;
+        __half* const hi =
+            weight_parts + ((k / 16 * L::N / 8 + column / 8) * 2 + k % 16 / 8) * 64 + column % 8 * 8 + k % 8;
+        hi[0] = __ushort_as_half(parts.x);
+        hi[VALUES * L::N] = __ushort_as_half(parts.y);
+    }
+}
+
+// Where the launcher reads what it must know: output channels, bytes of their weights' parts, and bytes of a block's
+// shared memory.
+template <class L> __device__ void write_runs_layout(int* layout)
+{
+    layout[0] = L::M;
+    layout[1] = L::WEIGHT_BYTES;
+    layout[2] = L::SHARED_BYTES;
+}
+
+// The results of an image that is computed in FP32, whose channels follow each other, to where they belong.
+template <class L, class Store> struct StoreInPlanes {
+    Store epilogue;
+
+    __device__ void store(int image, int, int i, float value) const
+    {
+        epilogue.store(image, L::M * L::PLANE, i / L::WINDOWS * L::PLANE + i % L::WINDOWS, value);
+    }
+};
+
+__device__ __forceinline__ float activated_run(float value, int activation)
+{
+    return activation == TANH ? tanh_of(value) : fmaxf(value, 0.0f);
+}
+
+// Store two values of each lane, side by side. EVEN: i and count are.
+template <bool EVEN>
+__device__ __forceinline__ void store_neighbours(
+    const StoreFloat& epilogue, int image, int count, int i, float2 values, bool first, bool second)
+{
+    if (EVEN && second)
+        *(float2*)(epilogue.y + (size_t)image * count + i) = values;
+    else
+        epilogue.store_pair(image, count, i, 1, values, first, second);
+}
+// The same, split. Behind the last value that is there, one that is not may be stored.
+template <bool EVEN>
+__device__ __forceinline__ void store_neighbours(
+    const StoreSplit& epilogue, int image, int count, int i, float2 values, bool first, bool)
+{
+    static_assert(EVEN, "both parts of two values are a word each");
+    const uint2 parts = split(values.x * power_of_two(SCALE_EXPONENT), values.y * power_of_two(SCALE_EXPONENT));
+    if (!first) return;
+    *(unsigned*)(epilogue.lo_parts(image, count) + count + i) = parts.x;
+    *(unsigned*)(epilogue.lo_parts(image, count) + i) = parts.y;
+}
+
+// The largest of the four outputs in a window, of channels in columns 8 * i and on: `half` 0 or 1, of rows group_id or
+// group_id + 8.
+template <class L> __device__ __forceinline__ float pooled_of(const float (&sums)[L::N / 2], int i, int half)
+{
+    const int upper = 4 * i + 2 * half, lower = upper + L::N / 4;
+    return fmaxf(fmaxf(sums[upper], sums[upper + 1]), fmaxf(sums[lower], sums[lower + 1]));
+}
+
+// Each block takes images blockIdx.x and on, `parts` blocks the same: each some of their tiles.
+template <class L, class Store>
+__device__ __forceinline__ void conv_pool_runs(
+    const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ weight_parts,
+    const int* __restrict__ weight_exponents, Store epilogue, int N)
+{
+    constexpr int W = L::W, SHIFTS = L::SHIFTS, COUNT = L::M * L::PLANE;
+    extern __shared__ __align__(128) unsigned smem_hi[];  // the name that conv_pool_single_channel gives it
+    __shared__ unsigned warp_max[32];
+    unsigned* const smem_images = smem_hi + L::WEIGHT_BYTES / 4;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int group_id = lane / 4, lane_in_group = lane % 4;
+    const int lane_channel = SHIFTS == 4 ? lane_in_group / 2 : lane_in_group;  // of 8 columns' channels
+    for (int i = threadIdx.x; i < L::WEIGHT_BYTES / 16; i += 128) ((uint4*)smem_hi)[i] = weight_parts[i];
+    fence_proxy_async_shared();  // tensor cores read the weights through the asynchronous proxy
+    const unsigned long long weights = wgmma_descriptor(smem_address(smem_hi));
+    int unscale_bits[L::N / 16];  // what undoes the weights' scales, where FP32 has its exponent
+    #pragma unroll
+    for (int i = 0; i < L::N / 16; ++i)
+        unscale_bits[i] = weight_exponents[i * (8 / SHIFTS) + lane_channel] - 2 * SCALE_EXPONENT + 127 << 23;
+
+    for (int first = blockIdx.x * L::IMAGES; first < N; first += gridDim.x * L::IMAGES) {
+        int exponents[L::IMAGES];
+        bool multiplied[L::IMAGES];
+        #pragma unroll
+        for (int i = 0; i < L::IMAGES; ++i) {
+            const int image = min(first + i, N - 1);
+            float2 values[L::LOADS_PER_THREAD];
+            load_pairs(values, (const float2*)(x + (size_t)image * W * W), L::WORDS, 128);
+            // Its barrier also keeps the images before from being overwritten while they are read.
+            const unsigned largest = block_max(max_magnitude(values), warp_max);
+            const ImageScale image_scale = scale_of_image(largest);
+            exponents[i] = image_scale.exponent;
+            const bool out_of_range =
+                largest >= INFINITY_BITS || scale_out_of_range(image_scale.exponent, weight_exponents, L::M);
+            bool too_small;  // no matter in a network
+            unsigned* const smem_image = smem_images + i * 2 * L::WORDS;
+            split_pairs(values, smem_image, smem_image + L::WORDS, L::WORDS, 128, image_scale, too_small);
+            multiplied[i] = !__syncthreads_or(out_of_range);  // and the image is complete before anyone reads it
+            if (!multiplied[i] && first + i < N && blockIdx.y == 0)
+                conv_pool_image_fp32(FloatInput{x + (size_t)image * W * W}, w, StoreInPlanes<L, Store>{epilogue}, image,
+                                     W, W, L::M, L::K, L::ACTIVATION);
+            if (image + gridDim.x * L::IMAGES < N)
+                prefetch_l2(x + (size_t)(image + gridDim.x * L::IMAGES) * W * W, W * W, threadIdx.x, 128);
+        }
+
+        #pragma unroll 1
+        for (int tile = blockIdx.y; tile < L::TILES; tile += gridDim.y) {
+            const int warp_runs = tile * 4 + warp;
+            const int second = L::IMAGES == 2 && warp_runs >= L::WARP_RUNS;
+            // Two shifts: a lane's runs are neighbours. Four: a lane holds half of each run.
+            const int first_run = (warp_runs - second * L::WARP_RUNS) * 16 + (SHIFTS == 2 ? 2 * group_id : group_id);
+            constexpr int APART = SHIFTS == 2 ? 1 : 8;
+            unsigned hi[L::STEPS][4], lo[L::STEPS][4];
+            #pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const int run = min(first_run + half * APART, L::RUNS - 1);
+                const unsigned* const corner = smem_images + second * 2 * L::WORDS + run / L::RUNS_PER_ROW * W
+                                               + run % L::RUNS_PER_ROW * (SHIFTS / 2) + lane_in_group;
+                #pragma unroll
+                for (int row = 0; row < 2 * L::STEPS; ++row) {
+                    hi[row / 2][row % 2 * 2 + half] = corner[row * (W / 2)];
+                    lo[row / 2][row % 2 * 2 + half] = corner[row * (W / 2) + L::WORDS];
+                }
+            }
+            constexpr int STEP = L::N * 32 / 16, LO = L::STEPS * STEP;  // of the descriptor
+            float sums[L::N / 2];
+            wgmma_fence();
+            wgmma_runs<L::N, false>(sums, lo[0], weights);
+            #pragma unroll
+            for (int step = 1; step < L::STEPS; ++step) wgmma_runs<L::N, true>(sums, lo[step], weights + step * STEP);
+            #pragma unroll
+            for (int part = 1; part >= 0; --part)
+                #pragma unroll
+                for (int step = 0; step < L::STEPS; ++step)
+                    wgmma_runs<L::N, true>(sums, hi[step], weights + part * LO + step * STEP);
+            wgmma_commit_group();
+            wgmma_wait_group<0>();
+
+            const int image = first + second;
+            const bool stores = image < N && (second ? multiplied[L::IMAGES - 1] : multiplied[0]);
+            const int exponent = second ? exponents[L::IMAGES - 1] : exponents[0];
+            #pragma unroll
+            for (int i = 0; i < L::N / 16; ++i) {
+                const float unscale = __int_as_float(unscale_bits[i] + (exponent << 23));
+                const float2 pooled = make_float2(activated_run(pooled_of<L>(sums, i, 0) * unscale, L::ACTIVATION),
+                                                  activated_run(pooled_of<L>(sums, i, 1) * unscale, L::ACTIVATION));
+                const int plane = (i * (8 / SHIFTS) + lane_channel) * L::PLANE;
+                const bool has_first = stores && first_run < L::RUNS;
+                const bool has_second = stores && first_run + APART < L::RUNS;
+                if constexpr (SHIFTS == 4)
+                    epilogue.store_pair(image, COUNT, plane + 2 * first_run + lane_in_group % 2, 2 * APART, pooled,
+                                        has_first, has_second);
+                else
+                    store_neighbours<L::PLANE % 2 == 0>(
+                        epilogue, image, COUNT, plane + first_run, pooled, has_first, has_second);
+            }
+        }
+    }
+}

@@ -1,0 +1,24 @@
+"""Launches a first layer and its pooling by wgmma (kernels/include/conv_pool_wgmma.cuh)."""
+
+from typing import Any
+
+import numpy as np
+from fp16x3_launch import int32, layout_of
+
+MOST_PARTS = 8  # blocks that share an image, where there are few: each splits all of it
+
+
+def pooled_runs(kernels: Any, network: Any, images: int, w: Any, y: Any, name: str, together: int) -> Any:
+    """A function of x that launches the kernel `name`, whose results are in y. A block takes `together` images."""
+    import cupy
+
+    conv = network.convs[0]
+    layout = layout_of(kernels, "runs_layout", conv.W)
+    weight_parts = kernels.empty((layout.weight_bytes // 4,), np.uint32)
+    weight_exponents = kernels.empty((layout.padded_channels,), np.int32)
+    kernels.function("split_runs")((conv.M,), (128,), (w, weight_parts, weight_exponents, *int32(conv.W)))
+    function = kernels.function(name, shared_bytes=layout.shared_bytes)
+    blocks = kernels.constants["RUNS_BLOCKS"] * cupy.cuda.Device().attributes["MultiProcessorCount"]
+    across = min(-(-images // together), blocks)
+    grid = (across, max(1, min(MOST_PARTS, blocks // across)))
+    return lambda x: function(grid, (128,), (x, w, weight_parts, weight_exponents, y, *int32(images)))

@@ -27,7 +27,7 @@ def multi_channel(kernels, layer, images):
     """The call for a layer of several channels."""
     name, constants = MULTI_CHANNEL[layer.C, layer.H, layer.K, layer.M]
     layout = layout_of(kernels, "multi_channel_layout", layer.C, layer.H)
-    split, split_extents = "split_multi_channel_weights", int32(layer.C, layer.M, layer.K)
+    split, split_extents = "split_multi_channel_weights", int32(layer.C)
     groups = kernels.constants[f"{constants}_GROUPS"]
     grid, threads = persistent_grid(kernels, constants, images), 128 * (groups + 1)
     return split_and_launch(kernels, layer, images, layout, split, split_extents, name, grid, threads, int32(images))

@@ -7,132 +7,39 @@
 #pragma once
 
 #include "async_copy.cuh"
-#include "fp16_split.cuh"
+#include "conv_channels_fetch.cuh"
 #include "fp32_fallback.cuh"
 #include "wgmma.cuh"
-
-// Splits the weights of one output channel a block into the order of wgmma's B: 8 channels x 8 values of a row of the
-// kernel are 128 bytes, the next 8 values follow, then the next 8 channels, then the row of the kernel above, then the
-// next 16 values of a row. A row of zeros stands before the first row and after the last, and all lo parts after all hi
-// parts. A row is K * C values, a pixel's channels together, and zeros. Where a pixel is whole pairs of words of two
-// channels, words 2 * t and 2 * t + 1 of the eight of 16 values stand at t and t + 4, where a lane wants them that
-// fetches both at once.
-__device__ __forceinline__ void split_channel_weights(
-    const float* __restrict__ w, __half* __restrict__ weight_parts, int* __restrict__ exponents, int C, int M, int K)
-{
-    const int channel = blockIdx.x;
-    const int count = C * K * K;
-    const float* weights = w + (size_t)channel * count;
-    const float2 scale = weight_scale(weights, count, true, channel, exponents);
-
-    const int rows = (K * C + 15) / 16 * (K + 1) + 1;
-    for (int i = threadIdx.x; i < rows * 16; i += blockDim.x) {
-        const int p = K - i / 16 % (K + 1);
-        const int word = i % 16 / 2;
-        const int place = i / 16 / (K + 1) * 16 + (C % 4 == 0 ? word % 4 * 2 + word / 4 : word) * 2 + i % 2;
-        const int q = place / C;
-        const int c = place % C;
-        const float value = p < K && q < K ? weights[(c * K + p) * K + q] * scale.x * scale.y : 0.0f;
-        const uint2 parts = split(value, 0.0f);
-        __half* const hi =
-            weight_parts + ((i / 16 * M / 8 + channel / 8) * 2 + i % 16 / 8) * 64 + channel % 8 * 8 + i % 8;
-        hi[0] = __ushort_as_half(parts.x);
-        hi[rows * 16 * M] = __ushort_as_half(parts.y);
-    }
-}
-
-// A layer, and how its work and a block's shared memory are divided. Outputs are in bands of ROWS_ rows; a tile is 64
-// columns of the bands side by side, each of them ROWS_ outputs in every channel. GROUPS_ warpgroups multiply one tile
-// after another, and one more splits the images for them. POOL_: results are the largest of each POOL_ x POOL_ outputs,
-// at least 0, windows cut at the end; or 0, the outputs themselves.
-template <int C_, int H_, int K_, int M_, int ROWS_, int GROUPS_, int POOL_ = 0>
-struct Layer {
-    static constexpr int C = C_, H = H_, W = H_, K = K_, M = M_, ROWS = ROWS_, GROUPS = GROUPS_, POOL = POOL_;
-    static constexpr int H_OUT = H - K + 1, W_OUT = W - K + 1;
-    static constexpr int THREADS = 128 * (GROUPS + 1);
-    static constexpr int BANDS = (H_OUT + ROWS - 1) / ROWS;
-    static constexpr int COLUMNS = BANDS * W_OUT;
-    static constexpr int TILES = (COLUMNS + 63) / 64;
-    static constexpr int STEPS = (K * C + 15) / 16;  // of 16 values, in a row of the kernel
-    static constexpr int ROWS_FETCHED = ROWS + K - 1;  // rows of pixels that a band's outputs need
-    static constexpr int WORDS_PER_PIXEL = C / 2;
-    // A pixel's words in shared memory: the hi parts of two words and then their lo parts, or of one.
-    static constexpr bool LOADS_TWO_WORDS = WORDS_PER_PIXEL % 2 == 0;
-    static constexpr int CHANNELS_PER_LOAD = LOADS_TWO_WORDS ? 4 : 2;
-    static constexpr int LOADS_PER_THREAD = (H * W + 127) / 128;  // of pixels, in the warpgroup that splits
-    // After a band's rows follow as many pixels as put the first column of the next band into the banks of one column
-    // more.
-    static constexpr int BANK_PERIOD = LOADS_TWO_WORDS ? 8 : 16;
-    static constexpr int SKEW = ((W_OUT - ROWS * W) % BANK_PERIOD + BANK_PERIOD) % BANK_PERIOD;
-    static constexpr int BAND_WORDS = (ROWS * W + SKEW) * 2 * WORDS_PER_PIXEL;
-    // Shared memory: the weights and the zeros between them; two slots, each for an image up to the zeros after its
-    // last row and, where there is room, for its results, which then leave in one copy; and the barriers.
-    static constexpr int LAST_ROW = BANDS * ROWS + K - 2;  // of pixels
-    static constexpr int IMAGE_WORDS =
-        ((LAST_ROW * W + LAST_ROW / ROWS * SKEW + W_OUT - 1) * WORDS_PER_PIXEL + STEPS * 8 + 3) / 4 * 8;
-    static constexpr int WEIGHT_BYTES = 2 * (STEPS * (K + 1) + 1) * M * 32;
-    static constexpr int IMAGE_FLOATS = C * H * W;
-    static constexpr int WINDOWS_PER_ROW = POOL ? (W_OUT + POOL - 1) / POOL : 0;
-    static constexpr int WINDOWS = BANDS * WINDOWS_PER_ROW;  // of a channel
-    static constexpr int RESULT_FLOATS = M * (POOL ? WINDOWS : H_OUT * W_OUT);
-    static constexpr bool RESULTS_IN_SMEM =
-        POOL || (RESULT_FLOATS % 4 == 0 && WEIGHT_BYTES + 2 * (IMAGE_WORDS + RESULT_FLOATS) * 4 <= 230000);
-    static constexpr int SLOT_WORDS = IMAGE_WORDS + (RESULTS_IN_SMEM ? RESULT_FLOATS : 0);
-    static constexpr int BARRIERS = 4;
-    static constexpr int SHARED_BYTES = WEIGHT_BYTES + 2 * SLOT_WORDS * 4 + BARRIERS * 8;
-    static_assert(C % 2 == 0 && M % 8 == 0, "words of two channels, output channels in eights");
-    static_assert(ROWS % 2 == 0 && LAST_ROW >= H - 1, "rows of outputs in pairs, every row of the image in its place");
-    static_assert(!POOL || (POOL == ROWS && W_OUT % 2 == 0), "a band is a row of windows, pairs of columns end with rows");
-};
-
-// Where a band's row of pixels is, in words.
-template <class L> __device__ constexpr int row_of(int row)
-{
-    return (row * L::W + row / L::ROWS * L::SKEW) * 2 * L::WORDS_PER_PIXEL;
-}
-
-// The pixels of three steps: one is multiplied, one waits, one is being fetched.
-template <class L> struct Fragments {
-    unsigned hi[3][4], lo[3][4];
-};
-
-// Fetch the pixels of a step: 16 values for two rows of A.
-template <class L, int STEP>
-__device__ __forceinline__ void fetch(Fragments<L>& fragments, const unsigned* first, const unsigned* second)
-{
-    constexpr int offset = row_of<L>(STEP / L::STEPS) + STEP % L::STEPS * 16;
-    unsigned (&hi)[4] = fragments.hi[STEP % 3];
-    unsigned (&lo)[4] = fragments.lo[STEP % 3];
-    #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        const unsigned* source = (i ? second : first) + offset;
-        if constexpr (L::LOADS_TWO_WORDS) {
-            const uint4 words = *(const uint4*)source;
-            hi[i] = words.x, hi[i + 2] = words.y, lo[i] = words.z, lo[i + 2] = words.w;
-        } else {
-            const uint2 front = *(const uint2*)source, back = *(const uint2*)(source + 8);
-            hi[i] = front.x, hi[i + 2] = back.x, lo[i] = front.y, lo[i + 2] = back.y;
-        }
-    }
-}
 
 // A lane's sums, for each pair of rows of outputs in all channels. hi * hi goes to `large`, the smaller products to
 // `small`, because tensor cores cut off digits that do not fit beside a larger sum.
 template <class L> struct Sums {
     float large[L::ROWS / 2][L::M], small[L::ROWS / 2][L::M];
+
+    // In a row of outputs: of the lane's channel i, the first or second of its columns.
+    __device__ __forceinline__ float of(int i, int row, int second) const
+    {
+        const int d = row % 2 * L::M / 2 + i / 2 * 4 + second * 2 + i % 2;
+        return large[row / 2][d] + small[row / 2][d];
+    }
 };
 
 // The wgmma of a step for a pair of rows of outputs, with the rows of the kernel that meet its row of pixels, if any.
 // The sums of a pair belong to one wgmma shape: ptxas would make wgmma wait for each other that share only some of
 // their registers.
 template <class L, int STEP, int PAIR>
-__device__ __forceinline__ void wgmma_row_pair(Sums<L>& sums, Fragments<L>& fragments, unsigned long long weights)
+__device__ __forceinline__ void wgmma_row_pair(Sums<L>& sums, Fragments& fragments, unsigned long long weights)
 {
     constexpr int row = STEP / L::STEPS - 2 * PAIR;  // of pixels, from the pair's first
-    if constexpr (row >= 0 && row <= L::K) {
-        constexpr bool add = row > 0 || STEP % L::STEPS > 0;
-        constexpr int rows_before = STEP % L::STEPS * (L::K + 1) + L::K - row;
-        constexpr int hi_weights = rows_before * L::M * 32 / 16, lo_weights = hi_weights + L::WEIGHT_BYTES / 2 / 16;
+    constexpr int tail_step = STEP - L::ROWS_FETCHED * L::STEPS;
+    constexpr int tail_begin = 2 * PAIR * L::TAIL_FETCHES, tail_end = tail_begin + (L::K + 1) * L::TAIL_FETCHES;
+    constexpr bool meets = tail_step < 0 ? row >= 0 && row <= L::K
+                                         : tail_step * 4 + 4 > tail_begin && tail_step * 4 < tail_end;
+    if constexpr (meets) {
+        constexpr bool add = tail_step >= 0 || row > 0 || STEP % L::STEPS > 0;
+        constexpr int block = tail_step < 0 ? STEP % L::STEPS * (L::K + 1) + L::K - row
+                                            : L::ROW_BLOCKS + tail_step * L::ROWS + 2 * PAIR;
+        constexpr int hi_weights = block * L::M * 32 / 16, lo_weights = hi_weights + L::WEIGHT_BYTES / 2 / 16;
         wgmma_m64k16<2 * L::M, add>(sums.large[PAIR], fragments.hi[STEP % 3], weights + hi_weights);
         wgmma_m64k16<2 * L::M, add>(sums.small[PAIR], fragments.hi[STEP % 3], weights + lo_weights);
         wgmma_m64k16<2 * L::M, true>(sums.small[PAIR], fragments.lo[STEP % 3], weights + hi_weights);
@@ -143,16 +50,15 @@ __device__ __forceinline__ void wgmma_row_pair(Sums<L>& sums, Fragments<L>& frag
 // The steps of a tile from STEP on. `weights` is the descriptor of the hi parts of a row's first 16 values.
 template <class L, int STEP>
 __device__ __forceinline__ void wgmma_steps(
-    Sums<L>& sums, Fragments<L>& fragments, const unsigned* first, const unsigned* second, unsigned long long weights)
+    Sums<L>& sums, Fragments& fragments, const Fetch<L>& fetch, unsigned long long weights)
 {
-    constexpr int STEPS = L::ROWS_FETCHED * L::STEPS;
     wgmma_fence();
     wgmma_row_pair<L, STEP, 0>(sums, fragments, weights);
     wgmma_commit_group();
-    if constexpr (STEP + 1 < STEPS) {
+    if constexpr (STEP + 1 < L::ALL_STEPS) {
         wgmma_wait_group<1>();  // what the step before has read may be written
-        if constexpr (STEP + 2 < STEPS) fetch<L, STEP + 2>(fragments, first, second);
-        wgmma_steps<L, STEP + 1>(sums, fragments, first, second, weights);
+        if constexpr (STEP + 2 < L::ALL_STEPS) fetch.template fetch<STEP + 2>(fragments);
+        wgmma_steps<L, STEP + 1>(sums, fragments, fetch, weights);
     } else {
         wgmma_wait_group<0>();
     }
@@ -188,16 +94,10 @@ template <class L> struct ImagePipeline {
 
     __device__ __forceinline__ float* results(int slot) const
     {
-        return (float*)(slots + slot * L::SLOT_WORDS + L::IMAGE_WORDS);
+        return (float*)(image(slot) + L::IMAGE_WORDS);
     }
 
-    // The pixels that a lane fetches for the outputs in a column.
-    __device__ __forceinline__ const unsigned* pixels(int slot, int column, int lane_in_group) const
-    {
-        column = min(column, L::COLUMNS - 1);
-        return slots + slot * L::SLOT_WORDS + column / L::W_OUT * L::BAND_WORDS
-               + column % L::W_OUT * 2 * L::WORDS_PER_PIXEL + lane_in_group * L::CHANNELS_PER_LOAD;
-    }
+    __device__ __forceinline__ unsigned* image(int slot) const { return slots + slot * L::SLOT_WORDS; }
 
     __device__ __forceinline__ int state(int slot) const
     {
@@ -240,22 +140,22 @@ template <class L> struct ImagePipeline {
     __device__ __forceinline__ bool split_pixels(
         int slot, const Pixels<L>& values, int thread, float scale, float least) const
     {
+        constexpr int CHANNELS = L::C % 4 ? 2 : 4;  // hi parts together, then lo parts
         bool too_small = false;
         #pragma unroll
         for (int r = 0; r < L::LOADS_PER_THREAD; ++r) {
             const int pixel = thread + r * 128;
             if (pixel >= L::H * L::W) break;
-            unsigned* const to = slots + slot * L::SLOT_WORDS
-                                 + (pixel + pixel / (L::W * L::ROWS) * L::SKEW) * (2 * L::WORDS_PER_PIXEL);
+            unsigned* const to = image(slot) + row_of<L>(pixel / L::W) + column_of<L>(pixel % L::W);
             #pragma unroll
-            for (int c = 0; c < L::C; c += L::CHANNELS_PER_LOAD) {
+            for (int c = 0; c < L::C; c += CHANNELS) {
                 unsigned larger = 0;
                 #pragma unroll
-                for (int each = c; each < c + L::CHANNELS_PER_LOAD; ++each)
+                for (int each = c; each < c + CHANNELS; ++each)
                     larger = max(larger, magnitude_bits(values[r][each]));
                 too_small |= larger != 0 && __uint_as_float(larger) < least;
                 const uint2 first = split(values[r][c] * scale, values[r][c + 1] * scale);
-                if constexpr (L::LOADS_TWO_WORDS) {
+                if constexpr (CHANNELS == 4) {
                     const uint2 second = split(values[r][c + 2] * scale, values[r][c + 3] * scale);
                     *(uint4*)(to + c) = make_uint4(first.x, second.x, first.y, second.y);
                 } else {
@@ -350,33 +250,80 @@ __device__ __noinline__ void pool_image_fp32(float* pooled, const float* __restr
     }
 }
 
-// Pool a tile. A lane has two columns, two apart, of a band; one of them, with the one next to it, which the lane 16
-// further has, is a pair that lies in one window.
+// Pool a tile. A lane's two columns lie in one window.
 template <class L>
 __device__ __forceinline__ void pool_tile(
-    float* pooled, const Sums<L>& sums, const int (&channel_exponents)[L::M / 4], int exponent, int tile_column,
-    int first_column)
+    float* pooled, const Sums<L>& sums, const int (&channel_exponents)[L::M / 4], int exponent, int column,
+    int lane_in_group)
 {
-    const int lane = threadIdx.x % 32;
-    const bool upper = lane >= 16;
-    const int column = tile_column + first_column;
-    const int rows = L::H_OUT - column / L::W_OUT * L::ROWS, next_rows = L::H_OUT - (column + 2) / L::W_OUT * L::ROWS;
-    const int pair = upper ? column + 1 : column;
+    if (column >= L::COLUMNS) return;
+    const int rows = L::H_OUT - column / L::W_OUT * L::ROWS;
     #pragma unroll
     for (int i = 0; i < L::M / 4; ++i) {
-        float first = 0.0f, second = 0.0f;
+        float largest = 0.0f;
         #pragma unroll
         for (int r = 0; r < L::ROWS; ++r) {
-            const int d = r % 2 * L::M / 2 + i / 2 * 4 + i % 2;
-            if (r < rows) first = fmaxf(first, sums.large[r / 2][d] + sums.small[r / 2][d]);
-            if (r < next_rows) second = fmaxf(second, sums.large[r / 2][d + 2] + sums.small[r / 2][d + 2]);
+            if (r >= rows) break;
+            largest = fmaxf(largest, fmaxf(sums.of(i, r, 0), sums.of(i, r, 1)));
         }
-        const float other = __shfl_xor_sync(0xffffffffu, upper ? first : second, 16);
         const float unscale = power_of_two(exponent + channel_exponents[i] - 2 * SCALE_EXPONENT);
-        const int channel = i / 2 * 8 + lane % 4 * 2 + i % 2;
-        if (pair < L::COLUMNS)
-            raise_window<L>(pooled, channel, pair / L::W_OUT * L::ROWS, pair % L::W_OUT,
-                            fmaxf(upper ? second : first, other) * unscale);
+        raise_window<L>(pooled, i / 2 * 8 + lane_in_group * 2 + i % 2, column / L::W_OUT * L::ROWS, column % L::W_OUT,
+                        largest * unscale);
+    }
+}
+
+// Store a tile, pairs of columns. Lanes of odd lane_in_group store each two rows in the other order: into other banks.
+template <class L>
+__device__ __forceinline__ void store_pairs(
+    float* result, const Sums<L>& sums, const int (&channel_exponents)[L::M / 4], int exponent, int column,
+    int lane_in_group)
+{
+    constexpr int APART = L::FETCH_KIND == PAIRS_OF_4_CHANNELS ? 2 : 1;  // the two rows
+    if (column >= L::COLUMNS) return;
+    const bool odd = lane_in_group % 2;
+    const int row = column / L::W_OUT * L::ROWS;
+    float* const destination = result + (lane_in_group * 2 * L::H_OUT + row) * L::W_OUT + column % L::W_OUT;
+    #pragma unroll
+    for (int i = 0; i < L::M / 4; ++i) {
+        const float unscale = power_of_two(exponent + channel_exponents[i] - 2 * SCALE_EXPONENT);
+        #pragma unroll
+        for (int r = 0; r < L::ROWS; ++r) {
+            const float2 here = make_float2(sums.of(i, r, 0), sums.of(i, r, 1));
+            const float2 other = make_float2(sums.of(i, r ^ APART, 0), sums.of(i, r ^ APART, 1));
+            const int stored = odd ? r ^ APART : r;
+            float* const channel = destination + ((i / 2 * 8 + i % 2) * L::H_OUT + stored) * L::W_OUT;
+            if (L::H_OUT % L::ROWS == 0 || row + stored < L::H_OUT)
+                *(float2*)channel =
+                    make_float2((odd ? other.x : here.x) * unscale, (odd ? other.y : here.y) * unscale);
+        }
+    }
+}
+
+// Store a tile of any columns.
+template <class L>
+__device__ __forceinline__ void store_columns(
+    float* result, const Sums<L>& sums, const int (&channel_exponents)[L::M / 4], int exponent, int first_column,
+    int lane_in_group)
+{
+    const bool odd = lane_in_group % 2;
+    const int column = first_column + 2 * odd;
+    const int row = column / L::W_OUT * L::ROWS;
+    float* const destination = result + (lane_in_group / 2 * 4 * L::H_OUT + row) * L::W_OUT + column % L::W_OUT;
+    // Neighbouring lanes swap values, so that 16 columns of a channel are stored at once.
+    #pragma unroll
+    for (int i = 0; i < L::M / 4; ++i) {
+        const float unscale = power_of_two(exponent + channel_exponents[i] - 2 * SCALE_EXPONENT);
+        #pragma unroll
+        for (int r = 0; r < L::ROWS; ++r) {
+            const float first = sums.of(i, r, 0) * unscale, second = sums.of(i, r, 1) * unscale;
+            const float kept = odd ? second : first;
+            const float swapped = __shfl_xor_sync(0xffffffffu, odd ? first : second, 1);
+            if (column < L::COLUMNS && (L::H_OUT % L::ROWS == 0 || row + r < L::H_OUT)) {
+                float* const channel = destination + ((i / 2 * 8 + i % 2) * L::H_OUT + r) * L::W_OUT;
+                channel[0] = odd ? swapped : kept;
+                channel[2 * L::H_OUT * L::W_OUT] = odd ? kept : swapped;
+            }
+        }
     }
 }
 
@@ -389,14 +336,12 @@ __device__ __forceinline__ void multiply_images(
     const int lane = threadIdx.x % 32;
     const int group_id = lane / 4;
     const int lane_in_group = lane % 4;
-    const bool odd = lane_in_group % 2;
     int channel_exponents[L::M / 4];
     #pragma unroll
     for (int i = 0; i < L::M / 4; ++i) channel_exponents[i] = weight_exponents[i / 2 * 8 + 2 * lane_in_group + i % 2];
 
-    // The tile's columns that rows group_id and group_id + 8 of A are: an order in which pixels are fetched without
-    // bank conflicts.
-    const int first_column = threadIdx.x % 128 / 32 * 16 + group_id % 4 * 4 + group_id / 4;
+    Fetch<L> fetch(lane_in_group);
+    const int first_column = threadIdx.x % 128 / 32 * 16 + Fetch<L>::column(group_id);
     int turn = 0;
     int tile = group;
     for (int image = blockIdx.x; image < arrays.N; image += gridDim.x, ++turn) {
@@ -421,41 +366,21 @@ __device__ __forceinline__ void multiply_images(
 
         #pragma unroll 1
         for (; tile < L::TILES; tile += L::GROUPS) {
-            const unsigned* const first = images.pixels(slot, tile * 64 + first_column, lane_in_group);
-            const unsigned* const second = images.pixels(slot, tile * 64 + first_column + 2, lane_in_group);
+            const int column = tile * 64 + first_column;
+            fetch.set(images.image(slot), column, lane_in_group);
             Sums<L> sums;
-            Fragments<L> fragments;
-            fetch<L, 0>(fragments, first, second);
-            fetch<L, 1>(fragments, first, second);
-            wgmma_steps<L, 0>(sums, fragments, first, second, weights);
+            Fragments fragments;
+            fetch.template fetch<0>(fragments);
+            fetch.template fetch<1>(fragments);
+            wgmma_steps<L, 0>(sums, fragments, fetch, weights);
 
-            if constexpr (L::POOL > 0) {
-                pool_tile<L>(images.results(slot), sums, channel_exponents, exponent, tile * 64, first_column);
-                continue;
-            }
-
-            const int column = tile * 64 + first_column + 2 * odd;
-            const int row = column / L::W_OUT * L::ROWS;
-            float* const destination = (L::RESULTS_IN_SMEM ? images.results(slot) : result)
-                                       + (lane_in_group / 2 * 4 * L::H_OUT + row) * L::W_OUT + column % L::W_OUT;
-            // Neighbouring lanes swap values, so that 16 columns of a channel are stored at once.
-            #pragma unroll
-            for (int i = 0; i < L::M / 4; ++i) {
-                const float unscale = power_of_two(exponent + channel_exponents[i] - 2 * SCALE_EXPONENT);
-                #pragma unroll
-                for (int r = 0; r < L::ROWS; ++r) {
-                    const int d = r % 2 * L::M / 2 + i / 2 * 4 + i % 2;
-                    const float first = (sums.large[r / 2][d] + sums.small[r / 2][d]) * unscale;
-                    const float second = (sums.large[r / 2][d + 2] + sums.small[r / 2][d + 2]) * unscale;
-                    const float kept = odd ? second : first;
-                    const float swapped = __shfl_xor_sync(0xffffffffu, odd ? first : second, 1);
-                    if (column < L::COLUMNS && (L::H_OUT % L::ROWS == 0 || row + r < L::H_OUT)) {
-                        float* const channel = destination + ((i / 2 * 8 + i % 2) * L::H_OUT + r) * L::W_OUT;
-                        channel[0] = odd ? swapped : kept;
-                        channel[2 * L::H_OUT * L::W_OUT] = odd ? kept : swapped;
-                    }
-                }
-            }
+            float* const to = L::RESULTS_IN_SMEM ? images.results(slot) : result;
+            if constexpr (L::POOL > 0)
+                pool_tile<L>(to, sums, channel_exponents, exponent, column, lane_in_group);
+            else if constexpr (L::PAIRS)
+                store_pairs<L>(to, sums, channel_exponents, exponent, column, lane_in_group);
+            else
+                store_columns<L>(to, sums, channel_exponents, exponent, column, lane_in_group);
         }
         tile -= L::TILES;
         release();

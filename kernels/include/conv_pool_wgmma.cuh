@@ -28,8 +28,10 @@ __device__ __forceinline__ void wgmma_runs(float* d, const unsigned (&a)[4], uns
 
 // 1xWxW * M@KxK, pooled 2 x 2. A block, one warpgroup, takes IMAGES images at a time; a warp has 16 runs of one of
 // them. PLANE: values from one channel of results to the next.
-template <int K_, int W_, int M_, int IMAGES_, int ACTIVATION_, int PLANE_>
+// DOWN: see multiply_down.
+template <int K_, int W_, int M_, int IMAGES_, int ACTIVATION_, int PLANE_, bool DOWN_ = false>
 struct PooledRuns {
+    static constexpr bool DOWN = DOWN_;
     static constexpr int K = K_, W = W_, M = M_, IMAGES = IMAGES_, ACTIVATION = ACTIVATION_, PLANE = PLANE_;
     static constexpr int SHIFTS = 9 - K;
     static constexpr int W_OUT = W - K + 1;
@@ -45,6 +47,7 @@ struct PooledRuns {
     static constexpr int SHARED_BYTES = WEIGHT_BYTES + IMAGES * 2 * WORDS * 4;
     static constexpr int LOADS_PER_THREAD = (WORDS + 127) / 128;
     static_assert(K % 2 == 1 && W % 2 == 0 && W_OUT % 2 == 0 && W_OUT % SHIFTS == 0, "runs end at the ends of rows");
+    static_assert(!DOWN || IMAGES == 1 && SHIFTS == 2 && RUNS_PER_ROW % 8 == 0 && N == 16, "what multiply_down is for");
     static_assert(M * SHIFTS % 8 == 0 && (SHIFTS == 2 || SHIFTS == 4), "8 columns are whole channels");
 };
 
@@ -125,7 +128,121 @@ template <class L> __device__ __forceinline__ float pooled_of(const float (&sums
     return fmaxf(fmaxf(sums[upper], sums[upper + 1]), fmaxf(sums[lower], sums[lower + 1]));
 }
 
-// Each block takes images blockIdx.x and on, `parts` blocks the same: each some of their tiles.
+// Begin the products of all steps: lo * hi, hi * lo, hi * hi.
+template <class L, int SLOTS>
+__device__ __forceinline__ void multiply_runs(
+    float (&sums)[L::N / 2], const unsigned (&hi)[SLOTS][4], const unsigned (&lo)[SLOTS][4], unsigned long long weights)
+{
+    constexpr int STEP = L::N * 32 / 16, LO = L::STEPS * STEP;  // of the descriptor
+    wgmma_fence();
+    wgmma_runs<L::N, false>(sums, lo[0], weights);
+    #pragma unroll
+    for (int step = 1; step < L::STEPS; ++step) wgmma_runs<L::N, true>(sums, lo[step], weights + step * STEP);
+    #pragma unroll
+    for (int part = 1; part >= 0; --part)
+        #pragma unroll
+        for (int step = 0; step < L::STEPS; ++step)
+            wgmma_runs<L::N, true>(sums, hi[step], weights + part * LO + step * STEP);
+    wgmma_commit_group();
+}
+
+// A lane's pixels where a strip, 8 runs side by side, moves down an image, and then down the next strip.
+template <class L> struct Strip {
+    int column;  // of runs
+    int row;     // of windows
+    int pixels;  // where the first two are
+
+    __device__ __forceinline__ void enter()
+    {
+        pixels = row * L::W + min(column, L::RUNS_PER_ROW - 1) + threadIdx.x % 4;
+    }
+    __device__ __forceinline__ void begin(int window)
+    {
+        column = window / (L::W_OUT / 2) * 8 + threadIdx.x % 32 / 4;
+        row = window % (L::W_OUT / 2);
+        enter();
+    }
+    // Whether that is the top of the next strip.
+    __device__ __forceinline__ bool advance()
+    {
+        pixels += L::W;
+        if (++row < L::W_OUT / 2) return false;
+        column += 8;
+        row = 0;
+        enter();
+        return true;
+    }
+    // Two rows of pixels, for a step of wgmma.
+    __device__ __forceinline__ void fetch(unsigned* hi, unsigned* lo, const unsigned* smem_image, int step) const
+    {
+        #pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            hi[2 * i] = smem_image[pixels + (2 * step + i) * (L::W / 2)];
+            lo[2 * i] = smem_image[pixels + (2 * step + i) * (L::W / 2) + L::WORDS];
+        }
+    }
+};
+
+// An image's windows by strips: a warp moves two of them down, a window at a time, and fetches the two rows of pixels
+// that are new. It holds the others.
+template <class L, class Store>
+__device__ __forceinline__ void multiply_down(
+    const unsigned* smem_image, unsigned long long weights, int unscale_bits, int exponent, bool stores,
+    const Store& epilogue, int image)
+{
+    constexpr int ROWS = L::W_OUT / 2, WINDOWS = ROWS * L::RUNS_PER_ROW / 8;
+    const int group_id = threadIdx.x % 32 / 4;
+    const bool odd = group_id % 2;  // stores the second strip's results, an even neighbour the first one's
+    const float unscale = __int_as_float(unscale_bits + (exponent << 23));
+    const int length = (WINDOWS + 8 * gridDim.y - 1) / (8 * gridDim.y);
+    Strip<L> strips[2];
+    unsigned hi[L::STEPS + 1][4], lo[L::STEPS + 1][4];  // the last step: what is new in the next window
+    #pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        strips[half].begin(((blockIdx.y * 4 + threadIdx.x / 32) * 2 + half) * length);
+        #pragma unroll
+        for (int step = 0; step < L::STEPS; ++step)
+            strips[half].fetch(hi[step] + half, lo[step] + half, smem_image, step);
+    }
+    #pragma unroll (L::STEPS + 1)  // so that no register is copied
+    for (int i = 0; i < length; ++i) {
+        float sums[L::N / 2];
+        multiply_runs<L>(sums, hi, lo, weights);
+        const int column = odd ? strips[1].column : strips[0].column;
+        const int place = (odd ? strips[1].row : strips[0].row) * ROWS + column / 2 * 2;
+        bool entered[2];
+        #pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            entered[half] = strips[half].advance();
+            strips[half].fetch(hi[L::STEPS] + half, lo[L::STEPS] + half, smem_image, L::STEPS - 1);
+        }
+        wgmma_wait_group<0>();
+
+        const float first = pooled_of<L>(sums, 0, 0), second = pooled_of<L>(sums, 0, 1);
+        const float kept = odd ? second : first, other = __shfl_xor_sync(0xffffffffu, odd ? first : second, 4);
+        const float2 pooled = make_float2(activated_run((odd ? other : kept) * unscale, L::ACTIVATION),
+                                          activated_run((odd ? kept : other) * unscale, L::ACTIVATION));
+        const bool is_there = stores && column < L::RUNS_PER_ROW;
+        store_neighbours<L::PLANE % 2 == 0>(
+            epilogue, image, L::M * L::PLANE, threadIdx.x % 4 * L::PLANE + place, pooled, is_there, is_there);
+
+        #pragma unroll
+        for (int step = 0; step < L::STEPS; ++step)
+            #pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                hi[step][j] = hi[step + 1][j];
+                lo[step][j] = lo[step + 1][j];
+            }
+        #pragma unroll
+        for (int half = 0; half < 2; ++half)
+            if (entered[half])
+                #pragma unroll
+                for (int step = 0; step < L::STEPS - 1; ++step)
+                    strips[half].fetch(hi[step] + half, lo[step] + half, smem_image, step);
+    }
+}
+
+// Each block takes images blockIdx.x and on, `gridDim.y` blocks the same: each some of their windows.
 template <class L, class Store>
 __device__ __forceinline__ void conv_pool_runs(
     const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ weight_parts,
@@ -171,6 +288,10 @@ __device__ __forceinline__ void conv_pool_runs(
                 prefetch_l2(x + (size_t)(image + gridDim.x * L::IMAGES) * W * W, W * W, threadIdx.x, 128);
         }
 
+        if constexpr (L::DOWN) {
+            multiply_down<L>(smem_images, weights, unscale_bits[0], exponents[0], multiplied[0], epilogue, first);
+            continue;
+        }
         #pragma unroll 1
         for (int tile = blockIdx.y; tile < L::TILES; tile += gridDim.y) {
             const int warp_runs = tile * 4 + warp;
@@ -190,18 +311,8 @@ __device__ __forceinline__ void conv_pool_runs(
                     lo[row / 2][row % 2 * 2 + half] = corner[row * (W / 2) + L::WORDS];
                 }
             }
-            constexpr int STEP = L::N * 32 / 16, LO = L::STEPS * STEP;  // of the descriptor
             float sums[L::N / 2];
-            wgmma_fence();
-            wgmma_runs<L::N, false>(sums, lo[0], weights);
-            #pragma unroll
-            for (int step = 1; step < L::STEPS; ++step) wgmma_runs<L::N, true>(sums, lo[step], weights + step * STEP);
-            #pragma unroll
-            for (int part = 1; part >= 0; --part)
-                #pragma unroll
-                for (int step = 0; step < L::STEPS; ++step)
-                    wgmma_runs<L::N, true>(sums, hi[step], weights + part * LO + step * STEP);
-            wgmma_commit_group();
+            multiply_runs<L>(sums, hi, lo, weights);
             wgmma_wait_group<0>();
 
             const int image = first + second;

@@ -18,7 +18,8 @@ def pooled_runs(kernels: Any, network: Any, images: int, w: Any, y: Any, name: s
     weight_exponents = kernels.empty((layout.padded_channels,), np.int32)
     kernels.function("split_runs")((conv.M,), (128,), (w, weight_parts, weight_exponents, *int32(conv.W)))
     function = kernels.function(name, shared_bytes=layout.shared_bytes)
-    blocks = kernels.constants["RUNS_BLOCKS"] * cupy.cuda.Device().attributes["MultiProcessorCount"]
+    processors = cupy.cuda.Device().attributes["MultiProcessorCount"]
+    blocks = kernels.constants["RUNS_86_BLOCKS" if conv.W == 86 else "RUNS_BLOCKS"] * processors
     across = min(-(-images // together), blocks)
     grid = (across, max(1, min(MOST_PARTS, blocks // across)))
     return lambda x: function(grid, (128,), (x, w, weight_parts, weight_exponents, y, *int32(images)))

@@ -1,4 +1,5 @@
-"""Plans a network: its first layer by wgmma from runs of pixels, the rest as fused_wgmma or fused_conv_wgmma has it."""
+"""Plans a network: its first layer by wgmma from runs of pixels, a pooled second layer by wgmma, the rest as
+fused_wgmma or fused_mma has it."""
 
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ import fused_mma
 import fused_wgmma
 import numpy as np
 from conv_pool_wgmma import pooled_runs
+from dense_few import few_connected
 from fp16x3_launch import int32, layout_of, persistent_grid
 
 
@@ -32,9 +34,7 @@ def unsupported(network):
         return "" if (conv.W, conv.M) == (86, 4) else f"no kernel here is for a first layer {conv}"
     if form != "cpcdd" or conv.W not in SPLIT_RUNS or SPLIT_RUNS[conv.W].channels != conv.M:
         return f"no kernel here is for a first layer {conv}, or it takes another second layer"
-    if network.steps[-2].activation != "tanh" or network.steps[-1].layer.outputs > fused_wgmma.CLASSES:
-        return f"its last kernels are for a hidden layer with tanh, and up to {fused_wgmma.CLASSES} scores"
-    return ""
+    return fused_wgmma.unsupported_end(network)
 
 
 def is_pooled_twice(network):
@@ -89,15 +89,16 @@ def prepare(kernels, network, images, parameters):
     if is_pooled_twice(network):
         return prepare_pooled(kernels, network, images, parameters, w_conv, w)
     w = fused_conv_fc_algebra.product(network.convs[1], parameters["conv2.weight"], parameters["fc1.weight"])
-    classify = fused_wgmma.classifier_of(kernels, network, parameters)
     if images <= fused_wgmma.FEW_IMAGES:
         x = kernels.empty((images, w.shape[1]))
         first = few_runs(kernels, network, w_conv, x)
         exponents = cupy.zeros(images, np.int32)  # tanh gives at most 1
-        connected = fused_mma.fully_connected(kernels, images, x, exponents, w, classify)
+        classify = fused_wgmma.few_classifier_of(kernels, exponents, network, parameters)
+        connected = few_connected(kernels, images, x, exponents, w, classify)
         as_call = fused_mma.as_graph
     else:
         first, x = first_layer(kernels, network, images, w_conv)
+        classify = fused_wgmma.classifier_of(kernels, network, parameters)
         connected = fused_cublas.fully_connected(kernels, images, x, in_planes(network.convs[0], w), classify)
 
         def as_call(order):  # CuPy lets cuBLAS into no graph
@@ -115,8 +116,10 @@ def prepare_pooled(kernels, network, images, parameters, w_conv, w):
     first, x = first_layer(kernels, network, images, w_conv)
     conv, pool = (step.layer for step in network.steps[2:4])
     second, pooled, exponents = pooled_convolution(kernels, conv, images, parameters["conv2.weight"], x, pool)
-    classify = fused_mma.classifier_of(kernels, exponents, network, parameters)
-    connected = fused_mma.fully_connected(kernels, images, pooled, exponents, w, classify)
+    few = images <= fused_wgmma.FEW_IMAGES
+    classifier_of = fused_wgmma.few_classifier_of if few else fused_mma.classifier_of
+    connect = few_connected if few else fused_mma.fully_connected
+    connected = connect(kernels, images, pooled, exponents, w, classifier_of(kernels, exponents, network, parameters))
 
     def order(pixels, scores, labels):
         first(pixels)

@@ -4,10 +4,12 @@ import cupy
 import fused_cublas
 import fused_mma
 import numpy as np
+from dense_few import few_connected
 from fp16x3_launch import int32, layout_of, persistent_grid
 
 MAX_CHANNELS = 56  # of outputs
 CLASSES = 10  # at most
+MOST_HIDDEN = 1024  # values of the hidden layer
 FEW_IMAGES = 300  # no more than float32 and a graph are faster for
 
 
@@ -19,9 +21,15 @@ def unsupported(network):
         return (
             f"the kernel is for up to {MAX_CHANNELS} output channels, 5 x 5 weights, 28 x 28 pixels and one convolution"
         )
-    if network.steps[-2].activation != "tanh" or network.steps[-1].layer.outputs > CLASSES:
-        return f"its last kernels are for a hidden layer with tanh, and up to {CLASSES} scores"
-    return ""
+    return unsupported_end(network)
+
+
+def unsupported_end(network):
+    """Why classify_few and classify_many do not compute its last layers; empty where they do."""
+    hidden, last = network.steps[-2:]
+    if hidden.activation == "tanh" and hidden.layer.outputs <= MOST_HIDDEN and last.layer.outputs <= CLASSES:
+        return ""
+    return f"its last kernels are for up to {MOST_HIDDEN} hidden values with tanh, and up to {CLASSES} scores"
 
 
 def single_channel(kernels, conv, images, w):
@@ -41,22 +49,29 @@ def single_channel(kernels, conv, images, w):
 def classifier_of(kernels, network, parameters):
     """As fused_mma's, of inputs that are at most 1, as tanh gives them."""
     hidden, last = (step.layer for step in network.steps[-2:])
+    function = kernels.function("classify_many", CLASSES * hidden.outputs * 4)
+
+    def classifier(partial, weight_exponents):
+        images, padded = partial.shape[-2:]
+        fixed = (partial, weight_exponents, parameters["fc1.bias"], parameters["fc2.weight"], parameters["fc2.bias"])
+        counts = int32(images, padded, hidden.outputs, last.outputs)
+        return lambda scores, labels: function((-(-images // 40),), (256,), (*fixed, scores, labels, *counts))
+
+    return classifier
+
+
+def few_classifier_of(kernels, exponents, network, parameters):
+    """As fused_mma's `classifier_of`, for few images."""
+    function = kernels.function("classify_few")
+    hidden, last = (step.layer for step in network.steps[-2:])
+    activation = fused_mma.ACTIVATIONS.index(network.steps[-2].activation)
 
     def classifier(partial, weight_exponents):
         shares, images, padded = partial.shape
-        fixed = (partial, weight_exponents, parameters["fc1.bias"], parameters["fc2.weight"], parameters["fc2.bias"])
-        if images <= FEW_IMAGES:
-            function, counts, grid, threads = kernels.function("classify_few"), (images, shares), images, 512
-        else:
-            weights = CLASSES * hidden.outputs * 4
-            function, counts, grid, threads = (
-                kernels.function("classify_many", weights),
-                (images,),
-                -(-images // 40),
-                256,
-            )
-        counts = int32(*counts, padded, hidden.outputs, last.outputs)
-        return lambda scores, labels: function((grid,), (threads,), (*fixed, scores, labels, *counts))
+        fixed = (weight_exponents, parameters["fc1.bias"], parameters["fc2.weight"], parameters["fc2.bias"])
+        counts = int32(images, shares, padded, hidden.outputs, last.outputs, activation)
+        grid, threads = (images,), (MOST_HIDDEN,)
+        return lambda scores, labels: function(grid, threads, (partial, exponents, *fixed, scores, labels, *counts))
 
     return classifier
 
@@ -67,12 +82,13 @@ def few_windows(kernels, conv, w):
     return lambda x, y: function((-(-conv.M // 10), len(x)), (288,), (x, w, y, np.int32(conv.M)))
 
 
-def few_images(kernels, network, images, parameters, w, classify):
-    """The call for few images, as a graph: the first layer in float32, the dense layer by fused_mma's `dense`."""
+def few_images(kernels, network, images, parameters, w):
+    """The call for few images, as a graph: the first layer in float32, the dense layer by `dense_few`."""
     first = few_windows(kernels, network.convs[0], parameters["conv1.weight"])
     x = kernels.empty((images, w.shape[1]))
     exponents = cupy.zeros(images, np.int32)  # tanh gives at most 1
-    connected = fused_mma.fully_connected(kernels, images, x, exponents, w, classify)
+    classify = few_classifier_of(kernels, exponents, network, parameters)
+    connected = few_connected(kernels, images, x, exponents, w, classify)
 
     def order(pixels, scores, labels):
         first(pixels, x)
@@ -83,10 +99,10 @@ def few_images(kernels, network, images, parameters, w, classify):
 
 def prepare(kernels, network, images, parameters):
     w = parameters["fc1.weight"].astype(np.float64)
-    classify = classifier_of(kernels, network, parameters)
     if images <= FEW_IMAGES:
-        return few_images(kernels, network, images, parameters, w, classify)
+        return few_images(kernels, network, images, parameters, w)
     first, x = single_channel(kernels, network.convs[0], images, parameters["conv1.weight"])
+    classify = classifier_of(kernels, network, parameters)
     connected = fused_cublas.fully_connected(kernels, images, x, w, classify)
 
     def call(images, scores, labels):

@@ -52,7 +52,7 @@ def bench_of():
 
 
 NETWORKS = ["fa17", "fa18", "fa19", "ece408"]
-OURS = ["unfused", "fused_mma", "fused_conv_fc_algebra", "fused_cublas", "fused_wgmma", "fused_conv_wgmma"]
+OURS = ["unfused", "fused_mma", "fused_conv_fc_algebra", "fused_cublas", "fused_wgmma", "fused_runs"]
 
 
 def supported(one, sizes):

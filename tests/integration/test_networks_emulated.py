@@ -34,18 +34,37 @@ np.savez(out, y=y)
 SCORES = """
 parameters = {name: on_device(given[name]) for name in ("fc1.bias", "fc2.weight", "fc2.bias")}
 partial, exponents = on_device(given["partial"]), on_device(given["exponents"])
-classify = one.module.classifier_of(kernels, network, parameters)(partial, exponents)
-images = partial.shape[1]
+shares, images = partial.shape[:2]
+if shares > 1:
+    of_images = on_device(np.zeros(images, np.int32))
+    classifier = one.module.few_classifier_of(kernels, of_images, network, parameters)
+else:
+    classifier = one.module.classifier_of(kernels, network, parameters)
+classify = classifier(partial, exponents)
 scores, labels = on_device(np.full((images, 10), np.nan, np.float32)), on_device(np.full(images, -1, np.int32))
 classify(scores, labels)
 np.savez(out, scores=scores, labels=labels)
+"""
+
+DENSE = """
+mma = one.module.fused_mma
+mma.cupy, split = np, mma.split_matrix  # the emulator runs kernels alone
+mma.split_matrix = lambda *arguments: [on_device(part) for part in split(*arguments)]
+made = {}
+def classifier(partial, weight_exponents):
+    made.update(partial=partial, exponents=weight_exponents)
+    return lambda scores, labels: None
+
+x, exponents = on_device(given["x"]), on_device(given["exponents"])
+one.module.few_connected(kernels, len(x), x, exponents, given["w"], classifier)(None, None)
+np.savez(out, **made)
 """
 
 POOLED = """
 from warpbook.kernels import whole_networks
 from warpbook.problems import networks
 
-one, network = whole_networks.read(*arguments), networks.find("ece408")
+one, network = whole_networks.read("fused_runs"), networks.find("ece408")
 kernels = emulation.EmulatedKernels(library, one.constants)
 x, w, (conv, pool) = on_device(given["x"]), on_device(given["w"]), (step.layer for step in network.steps[2:4])
 launch, y, exponents = one.module.pooled_convolution(kernels, conv, len(x), w, x, pool)
@@ -103,27 +122,30 @@ FAULTS = {
     "fused_wgmma": [
         Fault("0x5432", "0x5410"),  # odd columns begin at even ones
         Fault("series * square", "series"),
-        Fault("share < shares; ++share)", "share < shares - (PLANTED ? 1 : 0); ++share)"),
+        Fault("share < shares; share += groups)", "share < shares - (PLANTED ? 1 : 0); share += groups)"),
         Fault("if (unit >= hidden) break;", "if (unit >= hidden - (PLANTED ? 4 : 0)) break;"),
-    ],
-    "fused_conv_wgmma": [
-        Fault("fmaxf(upper ? second : first, other)", "fmaxf(upper == PLANTED ? first : second, other)"),
-        Fault("if (r < rows) first", "if (PLANTED || r < rows) first"),
-        Fault("pooled[i] = 0.0f;", "if (!PLANTED) pooled[i] = 0.0f;"),
+        Fault("product == 1 ? lo[m] : hi[m]", "product == 1 ? (PLANTED ? hi[m] : lo[m]) : hi[m]"),
+        Fault("if (first * 16 >= images) break;", "if (first * 16 + (PLANTED ? 8 : 0) >= images) break;"),
+        Fault("k < (K + 31) / 32 * 2;", "k < (PLANTED ? K / 16 : (K + 31) / 32 * 2);"),
     ],
     "fused_runs": [
         Fault("sums.of(i, r, 0), sums.of(i, r, 1)", "sums.of(i, r, 0), sums.of(i, r, PLANTED ? 0 : 1)"),
         Fault("if (r >= rows) break;", "if (!PLANTED && r >= rows) break;"),
+        Fault("pooled[i] = 0.0f;", "if (!PLANTED) pooled[i] = 0.0f;"),
         Fault("const int p = k / 8 - down,", "const int p = k / 8 - (PLANTED ? 0 : down),"),
         Fault("fmaxf(sums[lower], sums[lower + 1])", "fmaxf(sums[lower], sums[PLANTED ? lower : lower + 1])"),
         Fault("warp_runs >= L::WARP_RUNS;", "warp_runs >= L::WARP_RUNS + (PLANTED ? 1 : 0);"),
+        Fault("if (entered[half])", "if (!PLANTED && entered[half])"),
+        Fault("pixels += L::W;", "pixels += PLANTED ? L::W / 2 : L::W;"),
     ],
 }
 IN_WINDOWS, IN_SCORES = [1, 2], [((7, 3), 3), ((1, 307), 4)]
 """Numbers of fused_wgmma's faults: those in its first layer, and those in its last with the shares and images that show
 each."""
-IN_POOLING, IN_RUNS = {"fused_conv_wgmma": [1, 2, 3], "fused_runs": [1, 2]}, [3, 4, 5]
-"""Numbers of faults in a second layer and its pooling, and of those of fused_runs in its first layer."""
+IN_DENSE = [5, 6, 7]
+"""Those in its dense layer for few images."""
+IN_POOLING, IN_RUNS = [1, 2, 3], {"sp19": [4, 5, 6], "ece408": [4, 5, 7, 8]}
+"""Numbers of fused_runs' faults: those in a second layer and its pooling, and those in its first layer."""
 
 
 @pytest.fixture(scope="module")
@@ -288,6 +310,33 @@ def test_a_fault_in_the_last_layer_of_warpgroups_is_seen(emulated, sums, monkeyp
         assert np.linalg.norm(made - expected) > 1e-4 * np.linalg.norm(expected)
 
 
+@pytest.fixture
+def error_of_dense(emulated):
+    """A function of images, inputs and outputs: the largest relative error of a hidden layer's sums for few images."""
+
+    def call(images, inputs, outputs):
+        source = np.random.default_rng(5)
+        exponents = source.integers(-3, 3, images, np.int32)
+        x = np.ldexp(source.uniform(-1, 1, (images, inputs)), exponents[:, None]).astype(np.float32)
+        w = source.standard_normal((outputs, inputs))
+        made = emulated(DENSE, x=x, w=w, exponents=exponents)
+        y = made["partial"].astype(np.float64).sum(axis=0)[:, :outputs]
+        return error(np.ldexp(y, exponents[:, None] + made["exponents"][:outputs] - 28), x.astype(np.float64) @ w.T)
+
+    return call
+
+
+def test_a_dense_layer_of_few_images_is_that_of_float64_to_fp32(error_of_dense):
+    for shape in [(3, 1296, 32), (70, 100, 134), (10, 7200, 500)]:
+        assert error_of_dense(*shape) < 5e-7, shape
+
+
+def test_a_fault_in_a_dense_layer_of_few_images_is_seen(error_of_dense, monkeypatch):
+    for number in IN_DENSE:
+        monkeypatch.setenv(FAULT, str(number))
+        assert error_of_dense(70, 100, 134) > 1e-5, number
+
+
 def test_a_first_layer_of_bytes_is_that_of_float64_to_fp32(errors_of_bytes):
     places = [(name, "pooled") for name in ("fa17", "fa18", "fa19", "sp19", "ece408")]
     places += [(name, "split") for name in ("fa17", "fa18", "sp19")]
@@ -347,27 +396,26 @@ def test_a_first_layer_of_runs_is_that_of_float64_to_fp32(error_of_first_layer):
 
 
 def test_a_fault_in_a_first_layer_of_runs_is_seen(error_of_first_layer, monkeypatch):
-    for number in IN_RUNS:
+    for network, number in ((network, number) for network, numbers in IN_RUNS.items() for number in numbers):
         monkeypatch.setenv(FAULT, str(number))
-        assert error_of_first_layer("sp19") > 1e-3, number
+        assert error_of_first_layer(network) > 1e-3, (network, number)
 
 
-def pooled(compiled, run_emulated, images, name):
-    made = run_emulated(POOLED, compiled(name), name, x=images.x, w=images.w)
+def pooled(compiled, run_emulated, images):
+    made = run_emulated(POOLED, compiled("fused_runs"), x=images.x, w=images.w)
     return made["y"].reshape(9, -1).astype(np.float64), made["exponents"]
 
 
 def test_a_second_layer_pooled_by_warpgroups_is_that_of_float64_to_fp32(compiled, run_emulated, pooled_images):
-    for name in IN_POOLING:
-        made, exponents = pooled(compiled, run_emulated, pooled_images, name)
-        assert error(made, pooled_images.expected) < 5e-7
-        known = np.isfinite(pooled_images.expected).all(axis=1)
-        np.testing.assert_array_equal(exponents[known], np.frexp(made[known].max(axis=1))[1] - 1)
+    made, exponents = pooled(compiled, run_emulated, pooled_images)
+    assert error(made, pooled_images.expected) < 5e-7
+    known = np.isfinite(pooled_images.expected).all(axis=1)
+    np.testing.assert_array_equal(exponents[known], np.frexp(made[known].max(axis=1))[1] - 1)
 
 
 def test_a_fault_in_the_pooling_of_warpgroups_is_seen(compiled, run_emulated, pooled_images, monkeypatch):
     finite = np.isfinite(pooled_images.expected).all(axis=1)
-    for name, number in ((name, number) for name, numbers in IN_POOLING.items() for number in numbers):
+    for number in IN_POOLING:
         monkeypatch.setenv(FAULT, str(number))
-        made, _ = pooled(compiled, run_emulated, pooled_images, name)
-        assert not np.allclose(made[finite], pooled_images.expected[finite], rtol=1e-3), (name, number)
+        made, _ = pooled(compiled, run_emulated, pooled_images)
+        assert not np.allclose(made[finite], pooled_images.expected[finite], rtol=1e-3), number

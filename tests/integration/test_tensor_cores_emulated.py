@@ -25,13 +25,11 @@ MANY_CHANNELS = [
 LAYERS = {
     "fp16x3_mma": [("fa18", 0), ("fa18", 1), ("ece408", 1)],
     "fp16x3_wgmma": [("fa18", 1), ("sp19", 1), ("fa19", 1), ("ece408", 0), ("ece408", 1)],
-    "fp16x3_wgmma_pairs": [("fa18", 1), ("sp19", 1), ("fa19", 1), ("ece408", 1)],
     "implicit_gemm": [("many", 0), ("many", 1)],
 }
-NAMES_ITS_LAYERS = ["fp16x3_wgmma", "fp16x3_wgmma_pairs"]
+NAMES_ITS_LAYERS = ["fp16x3_wgmma"]
 FAULT_LAYERS = {
     "fp16x3_wgmma": [("fa18", 1)],
-    "fp16x3_wgmma_pairs": [("fa18", 1), ("fa19", 1), ("ece408", 1)],
     "implicit_gemm": LAYERS["implicit_gemm"],
 }
 FIRST_AND_LATER = [("fa18", 0), ("fa18", 1)]
@@ -53,12 +51,14 @@ FAULTS = {
         ),
         Fault("mbarrier_arrive(full + slot);", "", "wait at an mbarrier where others do not arrive"),
         Fault("mbarrier_init(images.full + threadIdx.x, 128);", "", "that no mbarrier.init has made"),
-        Fault("(images.empty + threadIdx.x, 128", "(images.empty + threadIdx.x, (PLANTED ? 64 : 128)", WRONG),
+        Fault(
+            "(images.empty + threadIdx.x, 128",
+            "(images.empty + threadIdx.x, (PLANTED ? 64 : 128)",
+            "others do not arrive",
+        ),
         Fault("mbarrier_wait(empty + slot, turn / 2);", "", "do not arrive at line"),
         Fault('asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");', "", "outputs unwritten"),
         Fault('asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");', "", WRONG),
-    ],
-    "fp16x3_wgmma_pairs": [
         Fault("(turn ? 3 - turn : 2)", "(PLANTED ? 2 : turn ? 3 - turn : 2)", WRONG),
         Fault("hi[2] = left.x, lo[2] = left.y;", "", WRONG),
         Fault("i / 8 * 2 + i % 2}; }", "i / 8 * (PLANTED ? 1 : 2) + i % 2}; }", WRONG),
@@ -102,6 +102,8 @@ RANGE_FAULTS = {
         Fault("!(fmaxf(fabsf(first), fabsf(second)) <= most)", "false"),
     ],
 }
+IN_FETCHES, FETCH_LAYERS = FAULTS["fp16x3_wgmma"][-4:], [("fa18", 1), ("fa19", 1), ("ece408", 1)]
+"""Faults in the order of what lanes fetch, and the layers whose orders differ."""
 RANGE_FAULT_LAYERS = {
     "fp16x3_mma": [("sp19", 1), ("sp19", 0)],
     "fp16x3_wgmma": [("sp19", 1)],
@@ -173,7 +175,7 @@ def test_a_fault_in_a_kernel_on_tensor_cores_is_seen(compiled, monkeypatch):
     for name in FAULTS:
         for number, fault in enumerate(FAULTS[name], 1):
             monkeypatch.setenv(FAULT, str(number))
-            places = FAULT_LAYERS.get(name, FIRST_AND_LATER)
+            places = FETCH_LAYERS if fault in IN_FETCHES else FAULT_LAYERS.get(name, FIRST_AND_LATER)
             rows = [row for rows in checked(*compiled(name, planted=True), places) for row in rows if not row["ok"]]
             assert {row["status"] for row in rows} == {"wrong_result"}, fault
             assert fault.seen in rows[-1]["reason"], fault

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -15,7 +16,7 @@ from cupy.cuda import runtime
 import measure_pairs
 import measure_variant
 from policies import MEASURING, QUICK
-from warpbook.common.supervision import VariantFailure, processor_time
+from warpbook.common.supervision import VariantFailure, processor_time, thread_states
 from warpbook.harness import timed_variant, timing, variant_process
 from warpbook.harness.bench import CPU_CHUNK, CpuBench
 from warpbook.harness.timed_variant import TimedVariant
@@ -236,6 +237,43 @@ def test_each_stands_still_unless_it_is_asked(cpu_variant, tmp_path):
     finally:
         for one in both:
             one.close()
+
+
+IN_THE_KERNEL = """
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+
+void* start(void* _) {
+    struct timespec some = {0, 300000000};
+    if (!vfork()) nanosleep(&some, 0), _exit(0);  // its thread waits in the kernel for that
+    return 0;
+}
+
+int main() {
+    pthread_t thread;
+    pthread_create(&thread, 0, start, 0);
+    usleep(100000), write(1, "!", 1), pause();
+}
+"""
+
+
+def test_a_process_stands_when_its_last_thread_has_left_the_kernel(cpu_variant, tmp_path, monkeypatch):
+    """What a driver does there after the main thread stands is no work of the variant's."""
+    (tmp_path / "held.c").write_text(IN_THE_KERNEL)
+    subprocess.run(["gcc", "-w", "-pthread", "-o", tmp_path / "held", tmp_path / "held.c"], check=True)
+    held = subprocess.Popen([tmp_path / "held"], stdout=subprocess.PIPE)
+    one = VariantProcess(cpu_variant(RIGHT), sandboxed=False)
+    monkeypatch.setattr(one, "pids", lambda: {held.pid})
+    monkeypatch.setattr(variant_process, "children", lambda _: set())
+    try:
+        assert held.stdout.read(1) == b"!"
+        assert thread_states(held.pid) == {"S", "D"}
+        one.pause()
+        assert thread_states(held.pid) == {"T"}
+    finally:
+        held.kill()
+        held.wait()
 
 
 WAKING = """

@@ -89,6 +89,16 @@ def processor_time(pid: int) -> tuple[float, str]:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK"), fields[0].decode()
 
 
+def thread_states(pid: int) -> set[str]:
+    """The states in Linux of a process's threads; none when it is gone."""
+    states = set()
+    with contextlib.suppress(OSError):
+        for stat in Path("/proc", str(pid), "task").glob("*/stat"):
+            with contextlib.suppress(OSError):
+                states.add(stat.read_bytes().rpartition(b")")[2].split()[0].decode())
+    return states
+
+
 def exact_processor_s(pid: int) -> float:
     """Processor time in s of a process's threads, to the nanosecond; 0 when it is gone."""
     try:

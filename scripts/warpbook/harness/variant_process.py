@@ -31,6 +31,7 @@ from warpbook.common.supervision import (
     exact_processor_s,
     lower_limit,
     processor_time,
+    thread_states,
 )
 from warpbook.harness import (
     building,
@@ -47,7 +48,10 @@ from warpbook.kernels.variants import Variant
 from warpbook.machine import faults
 
 EXIT_TIMEOUT_S, START_TIMEOUT_S = 10, 120
-STOP_INTERVAL_S, _STANDING = 1e-4, ("T", "t", "Z", "X", "")  # states of a process, the last of one that is gone
+STOP_INTERVAL_S, STANDING = 1e-4, frozenset("TtZX")  # states of threads
+UNINTERRUPTED_S = 1.0
+"""A thread inside the kernel, in state D, stops when it leaves it: the driver may free memory first. One waits longer only for a
+child that it is starting, and that stands."""
 
 STANDING_S, MOST_AWAKE = 1e-3, 3
 """Processor time that a process may still take once it stands, since its threads stop one after another: 0.7 ms at most of 256
@@ -116,20 +120,21 @@ class VariantProcess:
     def pause(self) -> None:
         """Stop it and all that it started, and wait until they stand. Raises VariantFailure where something fled from a
         variant's process, or does not stop."""
-        until = time.monotonic() + EXIT_TIMEOUT_S
+        began = time.monotonic()
         while started := self.pids() - self._paused.keys():  # again, for what they started until they stood
             self._signal(started, signal.SIGSTOP)
             self._paused |= dict.fromkeys(started, math.inf)
-            while not self._stand(started):
-                if time.monotonic() > until:
+            while not self._stand(started, waited_s := time.monotonic() - began):
+                if waited_s > EXIT_TIMEOUT_S:
                     raise VariantFailure("refused", f"{self._variant.name} starts a process that cannot be stopped")
                 time.sleep(STOP_INTERVAL_S)
         if children(os.getpid()) - _KNOWN:
             raise VariantFailure("refused", f"{self._variant.name} starts a process that leaves its own")
 
-    def _stand(self, pids: set[int]) -> bool:
-        """Whether processes stand still, by their states and by their clocks, which are noted."""
-        if any(processor_time(pid)[1] not in _STANDING for pid in pids):
+    def _stand(self, pids: set[int], waited_s: float) -> bool:
+        """Whether processes stand still, by their threads' states and by their clocks, which are noted."""
+        standing = STANDING | {"D"} if waited_s > UNINTERRUPTED_S else STANDING
+        if any(thread_states(pid) - standing for pid in pids):
             return False
         before_s = {pid: exact_processor_s(pid) for pid in pids}
         now_s = {pid: exact_processor_s(pid) for pid in pids}

@@ -125,7 +125,6 @@ LONGEST = (
 )
 # Files that look at the same report or at the same builds: one worker takes them together, and makes those once.
 TOGETHER = dict.fromkeys(("test_browser", "test_deliverables", "test_layout"), "test_report")
-TOGETHER["test_same_machine_code"] = "test_building"
 
 
 @pytest.hookimpl(optionalhook=True)

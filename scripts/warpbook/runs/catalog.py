@@ -7,14 +7,14 @@ import io
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from warpbook.common.errors import UserError, nearest_name
-from warpbook.common.files import LIBRARY, PROJECT, twin
+from warpbook.common.files import PROJECT, twin
 from warpbook.runs import archive_reader, tables
 from warpbook.runs.manifest import FORMAT, Record
 from warpbook.runs.schema import Table
@@ -24,14 +24,6 @@ if TYPE_CHECKING:
 
 ARCHIVES = Path("reports/runs")
 SOUND = Path("results/sound")  # marks of archives that were read whole and are in order
-
-
-@cache
-def _same_machine_code() -> set[tuple[str, str, str, str]]:
-    """(variant, architecture, older source, newer source) of what compiles to the same machine code, byte for byte: what
-    was measured of the older holds for the newer, whose code was moved between files."""
-    rows = csv.DictReader(io.StringIO((LIBRARY / "kernels" / "same_machine_code.csv").read_text("utf-8")))
-    return {(row["variant"], row["arch"], row["older_sha256"], row["source_sha256"]) for row in rows}
 
 
 @dataclass(frozen=True)
@@ -86,8 +78,7 @@ class Run:
     def another_source(self, variant: str, source_sha256: str, cases: str, shapes_sha256: str) -> str:
         """Why what it recorded of a variant on a network, or on a study's cases, is of another source or other shapes than
         these; empty when it is not."""
-        recorded, arch = self.record["variants"][variant]["source_sha256"], self.gpu["arch"] if self.gpu else ""
-        if recorded != source_sha256 and (variant, arch, recorded, source_sha256) not in _same_machine_code():
+        if self.record["variants"][variant]["source_sha256"] != source_sha256:
             return "its sources changed after it was measured"
         if self.record["networks"][cases]["shapes_sha256"] != shapes_sha256:
             return "the network's shapes changed after it was measured"

@@ -123,6 +123,14 @@ def test_a_variant_that_is_no_longer_right_is_a_regression_however_fast(base):
     assert "largest error 3 exceeds" in rendering.comparison_text(compared)
 
 
+def test_a_variant_that_one_run_timed_on_some_layers_alone_is_not_compared(base):
+    head = changed(base, sources=("fft", "coarsened"))
+    samples = head.table(tables.SAMPLES)
+    head.loaded[tables.SAMPLES.name] = samples[(samples.variant != "fft") | (samples.case != "fa18/conv2")]
+    compared = Comparison(base, head, TOLERANCE)
+    assert {row.place.variant for row in compared.movements} == {"coarsened"}
+
+
 def test_another_compiler_and_another_library_are_changes_and_a_kernel_s_resources_are_shown(base):
     builds = base.table(tables.BUILDS).copy()
     chosen = (builds.variant == "fp16") & (builds.arch == "sm_90")

@@ -7,7 +7,7 @@ changed, the drift itself is judged.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -166,15 +166,16 @@ class Comparison:
         return [row for row in rows if row[3] != row[4]]
 
     @cached_property
-    def _times(self) -> list[dict[ComparedPlace, list[np.ndarray]]]:
+    def _times(self) -> list[dict[ComparedPlace, dict[str, np.ndarray]]]:
         """Op times of both runs, in ms, a series for each layer; only places with a sound series on every layer."""
         return [series_by_place(run, self.networks) for run in (self.base, self.head)]
 
     @cached_property
     def places(self) -> list[ComparedPlace]:
-        """Places that both runs measured, on devices that can be compared, in base's order."""
+        """Places that both runs measured on the same layers, on devices that can be compared, in base's order."""
         base, head = self._times
-        return [place for place in base if place in head and place.device in self.devices]
+        both = [place for place in base if place.device in self.devices and place in head]
+        return [place for place in both if base[place].keys() == head[place].keys()]
 
     @cached_property
     def drifts(self) -> dict[tuple[str, int], ComparisonDrift]:
@@ -209,7 +210,7 @@ class Comparison:
         rows = []
         for place in self.places:
             if place.variant in self.changes:
-                base, head = (times[place] for times in self._times)
+                base, head = ([times[place][layer] for layer in self._times[0][place]] for times in self._times)
                 drift = self.drifts[place.device, place.size]
                 speedup, verdict = corrected_speedup(base, head, drift)
                 before, after = (statistics.sum_of_medians(series) for series in (base, head))
@@ -292,21 +293,21 @@ def table_for_networks(run: Run, table: Table, networks: list[str]) -> pd.DataFr
     return frame[frame.network.isin(networks)]
 
 
-def _total(series: list[np.ndarray]) -> float:
-    return float(sum(map(np.median, series)))
+def _total(series: Mapping[str, np.ndarray]) -> float:
+    return float(sum(map(np.median, series.values())))
 
 
-def series_by_place(run: Run, networks: list[str]) -> dict[ComparedPlace, list[np.ndarray]]:
+def series_by_place(run: Run, networks: list[str]) -> dict[ComparedPlace, dict[str, np.ndarray]]:
     """A run's sound op times on those networks, in ms, a series for each layer, of each variant's own job."""
     samples = table_for_networks(run, tables.SAMPLES, networks)
     samples = samples[(samples.job == samples.variant) & (samples.kind == "op") & (samples.layer != "")]
     samples = samples[samples.state == samples.device.map(STATE)]
     keys = [samples[name] for name in ("variant", "network", "device", "size", "layer")]
-    layers: dict[ComparedPlace, list[np.ndarray]] = {}
+    layers: dict[ComparedPlace, dict[str, np.ndarray]] = {}
     each_layer: Iterable[Any] = summaries.sound_ms(samples).groupby(keys, sort=False)
-    for (*place, _), times in each_layer:
-        layers.setdefault(ComparedPlace(*place), []).append(times.dropna().to_numpy())
-    return {place: series for place, series in layers.items() if all(map(len, series))}
+    for (*place, layer), times in each_layer:
+        layers.setdefault(ComparedPlace(*place), {})[str(layer)] = times.dropna().to_numpy()
+    return {place: series for place, series in layers.items() if all(map(len, series.values()))}
 
 
 def _facts(run: Run) -> Iterator[tuple[str, Any]]:

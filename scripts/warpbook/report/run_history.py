@@ -147,7 +147,8 @@ class History:
     def _places(self, run: Run) -> dict[ComparedPlace, Series]:
         if id(run) not in self._held:
             named = [name for name in run.record["networks"] if self._named is None or name in self._named]
-            self._held[id(run)] = comparison.series_by_place(run, named)
+            held = comparison.series_by_place(run, named)
+            self._held[id(run)] = {place: list(series.values()) for place, series in held.items()}
         return self._held[id(run)]
 
     def _series(self, run: Run, network: str, device: str, size: int) -> dict[str, Series]:

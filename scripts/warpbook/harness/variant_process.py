@@ -49,7 +49,7 @@ from warpbook.machine import faults
 
 EXIT_TIMEOUT_S, START_TIMEOUT_S = 10, 120
 STOP_INTERVAL_S, STANDING = 1e-4, frozenset("TtZX")  # states of threads
-UNINTERRUPTED_S = 1.0
+UNINTERRUPTED_S = 5.0
 """A thread inside the kernel, in state D, stops when it leaves it: the driver may free memory first. One waits longer only for a
 child that it is starting, and that stands."""
 

@@ -221,6 +221,24 @@ def test_the_readme_s_range_over_padded_layers_is_the_run_s():
     assert (low, high) == (f"{ratio.min():.1f}", f"{ratio.max():.1f}")
 
 
+def test_the_readme_s_times_of_a_whole_network_are_the_run_s(generator):
+    found = re.search(
+        r"takes (\S+ ms) for 10,000 images and (\S+ µs) for ten; PyTorch takes (\S+ ms) and (\S+ µs) at best \(run `(.+?)`",
+        README.read_text(),
+    )
+    *quoted, name = found.groups()
+    run = catalog.open_run(PROJECT / catalog.ARCHIVES / f"{name}.zip")
+    frame = run.table(tables.OP_TIMES)
+    chosen = (frame.problem == "network") & (frame.case == "fa18") & (frame.status == "ok")
+    chosen &= (frame.state == "cold") & (frame.kind == "gpu")
+    peer = frame.variant.map({variant: header["peer"] for variant, header in run.record["variants"].items()})
+    best = frame[chosen].groupby([peer, "size"]).median_ms.min()
+    times = [
+        (f"{generator.milliseconds(best[peer, 10000])} ms", f"{best[peer, 10] * 1e3:.1f} µs") for peer in (False, True)
+    ]
+    assert quoted == [*times[0], *times[1]]
+
+
 def test_the_readme_s_times_of_a_matrix_product_are_the_run_s():
     ours, library, name = re.search(
         r"takes (\S+) ms; the best FP32 library takes (\S+) ms \(run `(.+?)`\)", README.read_text()

@@ -1,15 +1,11 @@
 /*
 title:     First layers of few channels by wgmma
-idea:      'Instructions limit the first layer of the others: its products by mma.sync are a sixth of them, copies that
-           bring pixels into its order another. Hopper''s wgmma multiplies 64 runs at a time. A row of A is 8
-           neighbouring pixels in two rows of an image. A column of B is the weights of a channel at one of the four
-           places of a pooling window. So a pixel that was fetched serves both rows of outputs, and a lane has all four
-           of a window. In images of 86 x 86 a warp moves down. For a row of windows it fetches two rows of pixels, and
-           holds the others. Two approximating instructions or, near 0, a series give tanh. The results are split for
-           cuBLAS (fused_cublas), or go to a second convolution by wgmma, as conv''s fp16x3_wgmma. There a tile is 4
-           rows of outputs, as high as a pooling window. A lane keeps the largest of its 4 rows and, with a neighbour,
-           of two columns, and raises the window''s result in shared memory. Up to 300 images take another path, a CUDA
-           graph of FP32 results: several blocks share an image, and the last layers are fused_wgmma''s.'
+idea:      'Instructions limit fused_mma''s first layer: products by mma.sync, and copies that bring pixels into their
+           order. Hopper''s wgmma multiplies 64 runs of 8 neighbouring pixels in two rows at a time. Its columns are the
+           weights of each channel at the four places of a pooling window. So a lane has all four outputs of a window.
+           The results are split for cuBLAS (fused_cublas), or go to a second convolution by wgmma (conv''s
+           fp16x3_wgmma), which pools in shared memory. Up to 300 images take another path, a CUDA graph. There several
+           blocks share an image, and many share the inputs of the dense layer.'
 expect:    The first layer executes two thirds of the instructions and takes two thirds of the time. At 10,000 images on
            an H200, fa18 falls from 0.43 to 0.34 ms, and ece408 from 1.21 to 0.73 ms. The second layer of fa19 is
            cuBLAS's too now, and that network falls from 1.07 to 0.75 ms. Errors stay those of FP32 sums.

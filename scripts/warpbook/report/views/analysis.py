@@ -78,7 +78,7 @@ def _coverage(ev: Evidence, counted: list[str]) -> str:
 
 
 def _roofline(ev: Evidence, counted: list[CountedLayer]) -> Figure:
-    above = ". Hollow points are variants of fewer operations or of TF32 or FP16, which may lie above the roof of FP32"
+    above = ". Hollow points are libraries, and variants of fewer operations or of TF32 or FP16: they may lie above the roof of FP32"
     hollow = "" if all(variant.header.sums_in_fp32 for variant, *_ in counted) else above
     return Figure(
         "analysis-roofline",
@@ -198,7 +198,7 @@ def _units(ev: Evidence) -> Figure | None:
         f"{needed}Dark: the unit nearest its peak, from {counters.LOW:.0f} % on: it bounds the kernel, below {counters.HIGH:.0f} % in part. "
         "No dark bar: latency bounds it. Issue is dark only if it is as busy as the busiest pipe. Of DRAM and L2, DRAM is dark if both pass "
         f"{counters.HIGH:.0f} %. Issue and L1 count "
-        f"the cycles in which a multiprocessor is active, the others all. On the right: a warp's instructions in the whole call, and "
+        f"the cycles in which a multiprocessor is active, the others all. On the right: warp instructions of the whole call, and "
         f"the share that FP32 FMAs are of them{', and mma and wgmma' * any(row.words[-1] != MISSING for row in rows)}.{ev.selection.other_run_note(tables.COUNTERS)}",
     )
 

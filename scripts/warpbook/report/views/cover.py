@@ -34,7 +34,7 @@ def cover_view(ev: Evidence, made: datetime, commit: str, dirty: bool | None) ->
         cpu=f"none: {why}" if (why := ev.missing_reason("cpu")) else f"{ev.device_name('cpu')}, measured here",
         commit=commit[:12],
         dirty=bool(dirty),
-        runs=tuple(dict.fromkeys(run.run_id for run in ev.cited_runs)),
+        runs=tuple(dict.fromkeys(run.run_id for run in (ev.local, ev.gpu_run) if run)),  # the supplement has all
         motif=tuple(_motif()),
     )
 

@@ -259,10 +259,10 @@ def _next_sentence(ev: Evidence, best: Variant) -> str:
         fused = ev.networks.fastest(ev.largest, peers=False)
         whole = ev.networks.time(fused.name, ev.largest) if fused else None
         quicker = fused and whole and whole.value < others[most]
-        remedy = f"{fused.name} runs the whole network in less: use it" if fused and quicker else f"Speed up {most}"
+        remedy = f"{fused.name} takes less for the whole network: use it" if fused and quicker else f"Speed up {most}"
         return (
-            f"In the program with {best.stem}, {most} takes {units.time(others[most], 3)}, "
-            f"{units.significant(others[most] / convolutions, 2)} times as long as the convolutions. {remedy}"
+            f"In the program with {best.stem}, {most} takes {units.time(others[most], 3)}, the convolutions "
+            f"{units.time(convolutions, 3)}. {remedy}"
         )
     return causes.next_sentence(ev, best)
 
@@ -289,7 +289,9 @@ def _facts(ev: Evidence, best: Variant, lead: Variant) -> Iterator[tuple[str, Ce
     ]  # fmt: skip
     most = [f"at most {', '.join(limits)}"] if limits else []
     rates = lower_bounds.fastest_gb_per_s(gpu) / 1e3, gpu["peak_gflop_per_s"]["fp32"] / 1e3
-    most.append(f"bounds from {rates[0]:.2f}\u202fTB/s, measured, and {rates[1]:.1f}\u202fTFLOP/s, specified")
+    most.append(
+        f"bounds from {rates[0]:.2f}\u202fTB/s, the highest measured, and {rates[1]:.1f}\u202fTFLOP/s, specified"
+    )
     yield "GPU", "; ".join([f"{gpu['name']}{several}, {size}", *most, *runs])
     major, minor = divmod(int(gpu["runtime_cuda"]), 1000)
     driver, held = gpu.get("driver") or "unknown", machine["packages"]

@@ -65,7 +65,7 @@ def _sizes(ev: Evidence, naive: Variant) -> HtmlTable:
     )
     return HtmlTable(
         "m3-table",
-        "The first kernel at each size. Op times have half the width of their 95 % intervals. Accuracy: on the real images. "
+        "The first kernel at each size. ±: half the 95 % interval of an op time. Accuracy: on the real images. "
         "Labels differing: from the float64 reference's. Integers: whether small integers come out exact. Error / "
         "tolerance: the largest error on random reals as a share of what FP32 rounding allows.",
         head,

@@ -226,8 +226,8 @@ def chain_figure(ev: Evidence) -> Figure | None:
         "m4-chain-figure",
         speedup_plots.waterfalls(ev, chains),
         f"Op times step by step. {told}",
-        f"Op times of all {ev.case_word}s together at {ev.at_size(ev.largest)}; each step builds on the one before. The bar is its "
-        "time; behind it, hatched: time that the step saves, or solid: time that it adds. Beside a bar: its time, its speedup over the step before, and over the first. †: the two times come from separate jobs."
+        f"Op times of all {ev.case_word}s together at {ev.at_size(ev.largest)}; each step builds on the one before. Blue and "
+        "red together are its time. Red: time that the step adds; hatched: time that it saves. Beside a bar: its time, its speedup over the step before, and over the first of the chart. †: the two times come from separate jobs."
         f"{cell_markup.doubt_note(over for steps in chains for over in _speedup_cells(ev, steps))}{''.join(back)}",
     )
 

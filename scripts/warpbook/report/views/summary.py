@@ -79,8 +79,7 @@ def _gpu_figure(ev: Evidence) -> Figure:
     measured = len(ev.ranking.timed_variants("gpu"))
     shown = "every GPU variant. "
     if measured > len(ev.ranking.foremost("gpu")):
-        all_cases = f" over all {ev.case_word}s" * (len(ev.layers) > 1)
-        shown = f"the first of {measured} GPU variants, the fastest{all_cases}, and the libraries. "
+        shown = f"of {measured} GPU variants, the first, our fastest, and the libraries. "
     svg = time_plots.op_times(ev)
     return Figure(
         "summary-times",

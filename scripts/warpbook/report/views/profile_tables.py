@@ -77,7 +77,7 @@ def op_times_by_weights(ev: Evidence) -> HtmlTable | None:
     return HtmlTable(
         "m4-weights",
         f"Op time of all layers as the program printed it with each weight set, and accuracy, {ev.at_size(ev.largest)}: of one "
-        "run, or the median of several.",
+        "run, or the median of several. The kernels do the same work with each set.",
         (*words("Variant"), *numbers(*(f"Weights: {name}" for name in sets), *(f"Accuracy: {name}" for name in sets))),
         tuple(rows),
     )

@@ -195,7 +195,7 @@ def _units(ev: Evidence) -> Figure | None:
         f"{units.join_all([*dict.fromkeys(row.name for row in rows)])}.",
         "Use of each unit in percent of its peak, in the longest kernel of a call. Rows: the first kernel, each step from it to the "
         "best, and the fastest library at FP32 accuracy, as far as they were counted. Pipes: the busiest arithmetic pipe; FP32: operations done. "
-        f"{needed}Dark: the unit nearest its peak, from {counters.LOW:.0f} % on: it bounds the kernel, below {counters.HIGH:.0f} % in part. "
+        f"{needed}Dark: the unit nearest its peak. From {counters.HIGH:.0f} % on it bounds the kernel, from {counters.LOW:.0f} % on in part. "
         "No dark bar: latency bounds it. Issue is dark only if it is as busy as the busiest pipe. Of DRAM and L2, DRAM is dark if both pass "
         f"{counters.HIGH:.0f} %. Issue and L1 count "
         f"the cycles in which a multiprocessor is active, the others all. On the right: warp instructions of the whole call, and "

@@ -45,16 +45,17 @@ def cause_sentence(ev: Evidence, best: Variant) -> str:
         ends = (units.percent(end([shares[layer] for layer in layers]), 0) for end in (min, max))
         where = "" if len(ev.layers) == 1 else f" on {cell_markup.name_cases(ev, layers)}"
         partly = ", in part" * (max(shares[layer] for layer in layers) < counters.HIGH / 100)
-        busiest.append(f"{counters.UNITS[unit]}{where} ({' to '.join(dict.fromkeys(ends))}{partly})")
+        busiest.append(f"{counters.UNITS[unit]}{where} ({' to '.join(dict.fromkeys(ends))} of its peak{partly})")
     limits = [f"what limits it is {units.join_all(busiest)}"] if busiest else []
     if idle:
         where = "" if len(idle) == len(ev.layers) == 1 else f" on {cell_markup.name_cases(ev, idle)}"
         most = units.percent(max(shares[layer] for layer in idle), 0)
         limits.append(f"latency limits it{where}: no unit passes {most} of its peak")
     words = "; ".join(limits)
+    words = words[:1].upper() + words[1:]
     of_memory = all(ev.times.limiting_resource(layer, ev.largest) == "memory bandwidth" for layer in ev.layers)
     saved = _saved(before, after, of_memory) if naive and before.keys() == after.keys() else []
-    return f"It {units.join_all(saved)} than {naive.stem}; {words}" if naive and saved else words[0].upper() + words[1:]
+    return f"It {units.join_all(saved)} than {naive.stem}. {words}" if naive and saved else words
 
 
 def next_sentence(ev: Evidence, best: Variant) -> str:

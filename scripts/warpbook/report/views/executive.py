@@ -209,7 +209,7 @@ def _correctness_sentence(ev: Evidence, best: Variant) -> str:
     if mine.labels is None:
         return words + beside
     if mine.labels == 0:
-        return f"{words}, and no label differs{beside}"
+        return f"{words}, and no label differs from float64's{beside}"
     return f"{words}, and {units.count(mine.labels)} of its labels differ{'s' if mine.labels == 1 else ''}{beside}"
 
 
@@ -259,7 +259,9 @@ def _next_sentence(ev: Evidence, best: Variant) -> str:
         fused = ev.networks.fastest(ev.largest, peers=False)
         whole = ev.networks.time(fused.name, ev.largest) if fused else None
         quicker = fused and whole and whole.value < others[most]
-        remedy = f"{fused.name} takes less for the whole network: use it" if fused and quicker else f"Speed up {most}"
+        remedy = f"Speed up {most}"
+        if fused and whole and quicker:
+            remedy = f"{fused.name} computes the whole network in {units.time(whole.value)}: use it"
         return (
             f"In the program with {best.stem}, {most} takes {units.time(others[most], 3)}, the convolutions "
             f"{units.time(convolutions, 3)}. {remedy}"

@@ -127,7 +127,8 @@ def _comparison_table(ev: Evidence, shown: list[Implementation]) -> HtmlTable:
         "networks-beside",
         f"From images to labels at {units.count(ev.largest)} images on {ev.device_name('gpu')}. GPU time: CUDA events around the "
         f"call; M images/s: millions a second by it. Op time: the host's clock around the call and a wait. {HOST_TO_HOST_HEAD if hosted else ''}Times as fast: the "
-        "framework's time over this one's, from two jobs (†). Error: of the scores, relative to float64. Labels: how many differ.",
+        "framework's time over this one's, from two jobs (†); the speedups above are of samples in alternation. Error: of the scores, "
+        "relative to float64. Labels: how many differ.",
         (
             *words("Implementation"),
             *numbers(

@@ -62,7 +62,7 @@ def test_a_kernel_that_is_ahead_on_one_layer_is_named_with_the_time_of_both_toge
     assert "fp16x3_wgmma" in time_plots.op_times(ev)
     first, second = (ev.checks.for_variant(name) for name in ("fp16x3_mma", "fp16x3_wgmma"))
     (correct,) = (one.text for one in executive.executive_view(ev).findings if one.label == "Correct?")
-    said = f"Yes: fp16x3_mma passes {first.tests} of {first.tests} tests against float64, and no label differs from float64's"
+    said = f"Yes: fp16x3_mma passes {first.tests} of {first.tests} tests against float64, and no label differs"
     assert correct == f"{said}; fp16x3_wgmma {second.tests} of {second.tests}."
     changed = evidence_of(small_archive)
     failed = replace(changed.checks.for_variant("fp16x3_wgmma"), passed=second.tests - 1)

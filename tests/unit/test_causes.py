@@ -73,8 +73,8 @@ ISSUING = {("direct", layer): call(SM=85, ISSUE=84, fma=5e7) for layer in ("conv
 def test_the_cause_is_the_instructions_saved_and_the_busiest_unit_on_each_layer():
     blocked = {("blocked", "conv1"): call(2e7, L2=81), ("blocked", "conv2"): call(3e7, DRAM=70)}
     assert cause(evidence(ISSUING | blocked)) == (
-        "It executes 40 times fewer instructions than direct; what limits it is the L2 cache on conv1 (81 %) and DRAM on conv2 "
-        "(70 %)"
+        "It executes 40 times fewer instructions than direct. What limits it is the L2 cache on conv1 (81 %) and DRAM on "
+        "conv2 (70 %, in part)"
     )
 
 
@@ -91,7 +91,7 @@ def test_loads_saved_are_told_where_they_fall_much_further_and_are_most_of_what_
         (8e6, 64e6, ""),
     ]:
         row = {("blocked", "conv1"): call(1e9, DRAM=90, LOADED_SECTORS=sectors, DRAM_BYTES=moved)}
-        said = f"It executes 2.2 times fewer instructions{words} than direct; what limits it is DRAM (90 %)"
+        said = f"It executes 2.2 times fewer instructions{words} than direct. What limits it is DRAM (90 %)"
         assert cause(evidence(scattered | row)) == said
         assert "loads" not in cause(evidence(scattered | row, resource="FP32 arithmetic"))
 

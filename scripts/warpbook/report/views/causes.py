@@ -45,7 +45,7 @@ def cause_sentence(ev: Evidence, best: Variant) -> str:
         ends = (units.percent(end([shares[layer] for layer in layers]), 0) for end in (min, max))
         where = "" if len(ev.layers) == 1 else f" on {cell_markup.name_cases(ev, layers)}"
         partly = ", in part" * (max(shares[layer] for layer in layers) < counters.HIGH / 100)
-        busiest.append(f"{counters.UNITS[unit]}{where} ({' to '.join(dict.fromkeys(ends))} of its peak{partly})")
+        busiest.append(f"{counters.UNITS[unit]}{where} ({' to '.join(dict.fromkeys(ends))}{partly})")
     limits = [f"what limits it is {units.join_all(busiest)}"] if busiest else []
     if idle:
         where = "" if len(idle) == len(ev.layers) == 1 else f" on {cell_markup.name_cases(ev, idle)}"

@@ -209,7 +209,7 @@ def _correctness_sentence(ev: Evidence, best: Variant) -> str:
     if mine.labels is None:
         return words + beside
     if mine.labels == 0:
-        return f"{words}, and no label differs from float64's{beside}"
+        return f"{words}, and no label differs{beside}"
     return f"{words}, and {units.count(mine.labels)} of its labels differ{'s' if mine.labels == 1 else ''}{beside}"
 
 
@@ -291,9 +291,7 @@ def _facts(ev: Evidence, best: Variant, lead: Variant) -> Iterator[tuple[str, Ce
     ]  # fmt: skip
     most = [f"at most {', '.join(limits)}"] if limits else []
     rates = lower_bounds.fastest_gb_per_s(gpu) / 1e3, gpu["peak_gflop_per_s"]["fp32"] / 1e3
-    most.append(
-        f"bounds from {rates[0]:.2f}\u202fTB/s, the highest measured, and {rates[1]:.1f}\u202fTFLOP/s, specified"
-    )
+    most.append(f"bounds from {rates[0]:.2f}\u202fTB/s, measured, and {rates[1]:.1f}\u202fTFLOP/s, specified")
     yield "GPU", "; ".join([f"{gpu['name']}{several}, {size}", *most, *runs])
     major, minor = divmod(int(gpu["runtime_cuda"]), 1000)
     driver, held = gpu.get("driver") or "unknown", machine["packages"]

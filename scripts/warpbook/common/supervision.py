@@ -82,21 +82,27 @@ class Stopwatch:
 
 def processor_time(pid: int) -> tuple[float, str]:
     """Processor time in s of a process and its ended children, and its state in Linux; (0, "") when gone."""
-    try:
-        fields = Path("/proc", str(pid), "stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
+    fields = _stat_fields(Path("/proc", str(pid), "stat"))
+    if not fields:
         return 0.0, ""
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK"), fields[0].decode()
 
 
 def thread_states(pid: int) -> set[str]:
     """The states in Linux of a process's threads; none when it is gone."""
-    states = set()
-    with contextlib.suppress(OSError):
-        for stat in Path("/proc", str(pid), "task").glob("*/stat"):
-            with contextlib.suppress(OSError):
-                states.add(stat.read_bytes().rpartition(b")")[2].split()[0].decode())
-    return states
+    try:
+        threads = list(Path("/proc", str(pid), "task").iterdir())
+    except OSError:
+        return set()
+    return {fields[0].decode() for thread in threads if (fields := _stat_fields(thread / "stat"))}
+
+
+def _stat_fields(stat: Path) -> list[bytes]:
+    """What follows the name in a process's or thread's `stat` file, its state first; none when it is gone."""
+    try:
+        return stat.read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return []
 
 
 def exact_processor_s(pid: int) -> float:

@@ -22,7 +22,7 @@ claims:
   - says:     Up to half of the global load instructions go
     quantity: l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum
     change:   falls
-    by:       {count: ceil(W_out / 16) * ceil(H_out / 2) * N * M * C / G * K * K}
+    by:       {count: ceil(W_out / 16) * ceil(H_out / 2) * N * M * (C / G) * K * K}
   - says:     Time falls most where C*K*K is large
     quantity: op_time
     change:   falls

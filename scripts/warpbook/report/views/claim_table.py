@@ -154,7 +154,7 @@ def _needed(claim: Claim) -> str:
 def _change_amount(claim: Claim) -> str:
     amount = claim.by
     if amount.count is not None:
-        return f" by {amount.count}".replace("C / G", "(C / G)").replace(" * ", "·")
+        return f" by {amount.count}".replace(" * ", "·")
     least, most = (None if share is None else units.percent(share, 0) for share in (amount.at_least, amount.at_most))
     if claim.change == "stays":
         return f" within {most}"

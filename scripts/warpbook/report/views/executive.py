@@ -258,9 +258,8 @@ def _next_sentence(ev: Evidence, best: Variant) -> str:
     if convolutions and others.get(most, 0.0) > convolutions:
         fused = ev.networks.fastest(ev.largest, peers=False)
         whole = ev.networks.time(fused.name, ev.largest) if fused else None
-        quicker = fused and whole and whole.value < others[most]
         remedy = f"Speed up {most}"
-        if fused and whole and quicker:
+        if fused and whole and whole.value < others[most]:
             remedy = f"{fused.name} computes the whole network in {units.time(whole.value)}: use it"
         return (
             f"In the program with {best.stem}, {most} takes {units.time(others[most], 3)}, the convolutions "

@@ -34,8 +34,8 @@ np.savez(out, y=y)
 SCORES = """
 parameters = {name: on_device(given[name]) for name in ("fc1.bias", "fc2.weight", "fc2.bias")}
 partial, exponents = on_device(given["partial"]), on_device(given["exponents"])
-shares, images = partial.shape[:2]
-if shares > 1:
+images = partial.shape[1]
+if images <= one.module.FEW_IMAGES:
     of_images = on_device(np.zeros(images, np.int32))
     classifier = one.module.few_classifier_of(kernels, of_images, network, parameters)
 else:

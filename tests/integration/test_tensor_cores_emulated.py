@@ -28,10 +28,7 @@ LAYERS = {
     "implicit_gemm": [("many", 0), ("many", 1)],
 }
 NAMES_ITS_LAYERS = ["fp16x3_wgmma"]
-FAULT_LAYERS = {
-    "fp16x3_wgmma": [("fa18", 1)],
-    "implicit_gemm": LAYERS["implicit_gemm"],
-}
+FAULT_LAYERS = {"fp16x3_wgmma": [("fa18", 1)], "implicit_gemm": LAYERS["implicit_gemm"]}
 FIRST_AND_LATER = [("fa18", 0), ("fa18", 1)]
 
 WRONG = "outputs are wrong"

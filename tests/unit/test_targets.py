@@ -156,8 +156,8 @@ def test_errors_are_those_of_variants_that_do_not_sum_plainly_of_what_they_build
         for path in targets(study="fa17-final,fa18,fa19,sp19", optional_measurements=["precision"]).optional_parts
     }
     assert made == {
-        "direct", "layer_specialised", "fp16x3_mma", "fp16x3_wgmma", "register_tiled_gemm",
-        "tensor_cores", "fp16", "fft", "cudnn_fp32", "cudnn_tf32",
+        "direct", "layer_specialised", "fp16x3_mma", "fp16x3_wgmma", "register_tiled_gemm", "tensor_cores", "fp16",
+        "fft", "cudnn_fp32", "cudnn_tf32",
     }  # fmt: skip
 
 

@@ -44,6 +44,8 @@ def test_several_studies_are_made_together_and_nothing_besides():
     assert set(together) == {*parts("fa18"), *parts("fa19")}
     assert len(together) == len(set(together))
     assert made(study="fa18, fa19").networks == ["fa18", "fa19"]
+    each = [parts(name) for name, study in load().studies.items() if not (study.course or study.by_name)]
+    assert set(parts("all")) == set(itertools.chain.from_iterable(each))
 
 
 def test_starting_points_are_run_whole_at_every_size_and_optimizations_at_the_largest():

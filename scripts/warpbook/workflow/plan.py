@@ -115,13 +115,11 @@ class Plan:
         return next((cases for cases in self.case_sets if variant in self.problem_variants(cases)), "")
 
     def variants_for(self, network: str, device: str) -> list[str]:
-        """Variants of a device that any chosen study wants of cases, baselines first; for a GPU and all studies all."""
+        """Variants of a device that any chosen study wants of cases, baselines first."""
         wanted: set[str] = set()
         for name, study in self.config.chosen_studies.items():
             if self.config.case_set_name(name) == network:
-                of_all = "all" in self.config.study and not study.by_name
-                everything = not study.variants or (of_all and device == "gpu")
-                wanted.update(self.computing(network) if everything else study.variants or [])
+                wanted.update(study.variants or self.computing(network))
         return [name for name in self.with_baselines(wanted) if self.variants[name].device == device]
 
     def computing(self, network: str) -> list[str]:

@@ -1,9 +1,9 @@
 """
 title:     Vectorised rows, all cores
 idea:      The innermost loop runs along a row of outputs, whose additions are independent, so the compiler makes
-           vector instructions of it; K is a compile-time constant, so all K weights of a row are in that loop. Four
-           output channels share each input they load. Images and groups of output channels are divided among all
-           cores.
+           vector instructions of it. K is a compile-time constant where it is 1, 3, 5 or 7, so all K weights of a row
+           are in that loop. Four output channels share each input they load. Images and groups of output channels are
+           divided among all cores.
 expect:    Against the loops, up to the vector width times the cores, less what the loads and
            stores of partial sums cost. Ragged row ends waste part of the last vector.
 builds_on: loop_nest
@@ -22,13 +22,14 @@ from functools import cache
 import numpy as np
 from numba import njit, prange
 
+USUAL_K, USUAL_STRIDES = (1, 3, 5, 7), (1, 2)  # of a row; others share one compilation, since each takes a second
 ARRAYS = "float32[:,:,:,::1], float32[:,:,:,::1], float32[::1], float32[:,:,:,::1]"
-TASK = f"void({ARRAYS}, UniTuple(int64, 6), int64)"
+TASK = f"void({ARRAYS}, UniTuple(int64, 8), int64)"
 FASTMATH = {"contract", "nsz"}
 
 
 # Apart from what a task computes: the compiler takes several times as long for a parallel loop.
-@njit(f"void({ARRAYS}, UniTuple(int64, 6), int64, FunctionType({TASK}))", parallel=True, cache=True)
+@njit(f"void({ARRAYS}, UniTuple(int64, 8), int64, FunctionType({TASK}))", parallel=True, cache=True)
 def _on_all_cores(x, w, bias, y, numbers, tasks, compute):
     for task in prange(tasks):
         compute(x, w, bias, y, numbers, np.int64(task))
@@ -70,13 +71,16 @@ def _plain(K):
 
 
 @cache
-def _general(KW, SW, DW):
-    """The same with strides, padding, dilation, groups and bias. A row of inputs is copied between zeros first."""
+def _general(known_KW, known_SW):
+    """The same with strides, padding, dilation, groups and bias. A row of inputs is copied between zeros first. Where the
+    compiler knows a row's weights and stride, its dilation is 1; 0 stands for one that it does not know."""
 
     @njit(TASK, cache=True, fastmath=FASTMATH, error_model="numpy")
     def compute(x, w, bias, y, numbers, task):
-        S, P, PW, PW_end, D, G = numbers
-        H, W, K = x.shape[2], x.shape[3], w.shape[2]
+        S, P, PW, PW_end, D, G, SW, DW = numbers
+        H, W, K, KW = x.shape[2], x.shape[3], w.shape[2], w.shape[3]
+        if known_KW > 0:
+            KW, SW, DW = known_KW, known_SW, 1
         M, H_out, W_out = y.shape[1], y.shape[2], y.shape[3]
         maps, channels = M // G, x.shape[1] // G  # of a group
         sets = (maps + 3) // 4
@@ -111,8 +115,13 @@ def _general(KW, SW, DW):
 
 def prepare(layer, images):
     plain = not layer.unusual and not layer.optional
-    compute = _plain(layer.K) if plain else _general(layer.KW, layer.SW, layer.DW)
-    numbers = (layer.S, layer.P, layer.PW, layer.PW_end, layer.D, layer.G)
+    if plain and layer.K in USUAL_K:
+        compute = _plain(layer.K)
+    elif layer.KW in USUAL_K and layer.SW in USUAL_STRIDES and layer.DW == 1:
+        compute = _general(layer.KW, layer.SW)
+    else:
+        compute = _general(0, 0)
+    numbers = (layer.S, layer.P, layer.PW, layer.PW_end, layer.D, layer.G, layer.SW, layer.DW)
     tasks = images * layer.G * -(-layer.M // layer.G // 4)
     no_bias = np.zeros(layer.M, np.float32)
 

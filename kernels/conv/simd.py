@@ -22,7 +22,7 @@ from functools import cache
 import numpy as np
 from numba import njit, prange
 
-USUAL_K, USUAL_STRIDES = (1, 3, 5, 7), (1, 2)  # of a row; others share one compilation, since each takes a second
+USUAL_K, USUAL_STEPS = (1, 3, 5, 7), (1, 2)  # of a row; others share one compilation, since each takes a second
 ARRAYS = "float32[:,:,:,::1], float32[:,:,:,::1], float32[::1], float32[:,:,:,::1]"
 TASK = f"void({ARRAYS}, UniTuple(int64, 8), int64)"
 FASTMATH = {"contract", "nsz"}
@@ -71,16 +71,16 @@ def _plain(K):
 
 
 @cache
-def _general(known_KW, known_SW):
-    """The same with strides, padding, dilation, groups and bias. A row of inputs is copied between zeros first. Where the
-    compiler knows a row's weights and stride, its dilation is 1; 0 stands for one that it does not know."""
+def _general(known_KW, known_SW, known_DW):
+    """The same with strides, padding, dilation, groups and bias. A row of inputs is copied between zeros first. The
+    compiler knows these numbers, or none of them: 0."""
 
     @njit(TASK, cache=True, fastmath=FASTMATH, error_model="numpy")
     def compute(x, w, bias, y, numbers, task):
         S, P, PW, PW_end, D, G, SW, DW = numbers
         H, W, K, KW = x.shape[2], x.shape[3], w.shape[2], w.shape[3]
         if known_KW > 0:
-            KW, SW, DW = known_KW, known_SW, 1
+            KW, SW, DW = known_KW, known_SW, known_DW
         M, H_out, W_out = y.shape[1], y.shape[2], y.shape[3]
         maps, channels = M // G, x.shape[1] // G  # of a group
         sets = (maps + 3) // 4
@@ -117,10 +117,10 @@ def prepare(layer, images):
     plain = not layer.unusual and not layer.optional
     if plain and layer.K in USUAL_K:
         compute = _plain(layer.K)
-    elif layer.KW in USUAL_K and layer.SW in USUAL_STRIDES and layer.DW == 1:
-        compute = _general(layer.KW, layer.SW)
+    elif layer.KW in USUAL_K and layer.SW in USUAL_STEPS and layer.DW in USUAL_STEPS:
+        compute = _general(layer.KW, layer.SW, layer.DW)
     else:
-        compute = _general(0, 0)
+        compute = _general(0, 0, 0)
     numbers = (layer.S, layer.P, layer.PW, layer.PW_end, layer.D, layer.G, layer.SW, layer.DW)
     tasks = images * layer.G * -(-layer.M // layer.G // 4)
     no_bias = np.zeros(layer.M, np.float32)

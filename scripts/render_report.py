@@ -17,6 +17,7 @@ from warpbook.common.supervision import process_pool
 from warpbook.profiling import imported_tables
 from warpbook.report import console_summary, evidence, rendering
 from warpbook.report import pdf as layout
+from warpbook.report.views.components import View
 from warpbook.runs import catalog
 from warpbook.workflow import plan
 
@@ -57,7 +58,9 @@ def render(
             documents = rendering.Documents(ev, ended, commit, dirty)
             IN_OTHER_PROCESS.append(documents)
             with process_pool(1) as pool:
-                part = pool.submit(_supplement_part)
+                pool.submit(_prepare_supplement)
+                # What takes half of its time is made here: the other process has more to lay out.
+                part = pool.submit(_supplement_part, documents.remaining_optimizations)
                 supplement = pool.submit(_write_supplement, temporary_supplement)
                 _ = documents.report_but_last_page  # made while the other process makes the supplement
                 documents.supplement_part = part.result()
@@ -77,8 +80,14 @@ def render(
     print(words)
 
 
-def _supplement_part() -> rendering.DocumentPart:
-    return IN_OTHER_PROCESS[-1].supplement_part
+def _prepare_supplement() -> None:
+    _ = IN_OTHER_PROCESS[-1].supplement_view
+
+
+def _supplement_part(optimizations: tuple[View, ...]) -> rendering.DocumentPart:
+    documents = IN_OTHER_PROCESS[-1]
+    documents.remaining_optimizations = optimizations
+    return documents.supplement_part
 
 
 def _write_supplement(pdf: Path) -> None:

@@ -26,7 +26,7 @@ from warpbook.report import class_report, escaping
 from warpbook.report.comparison import Comparison
 from warpbook.report.evidence import Evidence
 from warpbook.report.pdf import COMPANION
-from warpbook.report.views import VIEWS, cover, runs_compared
+from warpbook.report.views import VIEWS, cover, milestone_4, runs_compared, supplement
 from warpbook.report.views.cell_markup import code_spans, data_uri
 from warpbook.report.views.components import View
 from warpbook.report.views.deliverables import SUPPLEMENT
@@ -150,7 +150,18 @@ class Documents:
     @cached_property
     def supplement_part(self) -> DocumentPart:
         """The supplement, which `report` and `whole` need. Another process may make it meanwhile: it can be set."""
-        return _part(self._ev, "sections/supplement.html.j2")
+        template, optimizations = "sections/supplement.html.j2", self.remaining_optimizations
+        return _part(self._ev, template, view=self.supplement_view, optimizations=optimizations)
+
+    @cached_property
+    def supplement_view(self) -> View:
+        """What the supplement shows besides optimizations."""
+        return supplement.supplement_view(self._ev)
+
+    @cached_property
+    def remaining_optimizations(self) -> tuple[View, ...]:
+        """Those that the supplement shows. Another process may make them: they can be set."""
+        return milestone_4.remaining_optimizations(self._ev)
 
     @cached_property
     def report_but_last_page(self) -> DocumentPart:
@@ -212,12 +223,12 @@ def split_columns(parts: tuple[DocumentPart, ...]) -> tuple[list[dict[str, Any]]
     return tuple(entries[start:end] for start, end in itertools.pairwise(ends))
 
 
-def _part(ev: Evidence, body: str, front: str = "") -> DocumentPart:
+def _part(ev: Evidence, body: str, front: str = "", **shown: Any) -> DocumentPart:
     """A part by its templates, which share one environment: the front's headings come first."""
     headings = Headings()
     env = environment(ev, headings)
     first = env.get_template(front).render() if front else ""
-    return DocumentPart(Markup(first), Markup(env.get_template(body).render()), headings.entries)
+    return DocumentPart(Markup(first), Markup(env.get_template(body).render(shown)), headings.entries)
 
 
 def _add_last_page(ev: Evidence, report: DocumentPart, supplement: DocumentPart) -> DocumentPart:

@@ -1,6 +1,6 @@
 """Views: what the report's sections say, computed from the evidence as values that templates only place. A section
-`sections/<name>.html.j2` takes its view from `VIEWS["<name>"]`, called with the evidence. `components` are what views
-are made of; `cell_markup` alone writes markup into a cell."""
+`sections/<name>.html.j2` takes its view from `VIEWS["<name>"]`, called with the evidence; the supplement is given its
+own. `components` are what views are made of; `cell_markup` alone writes markup into a cell."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,6 @@ from warpbook.report.views import (
     run_archive,
     submission,
     summary,
-    supplement,
     whole_network,
 )
 
@@ -51,6 +50,5 @@ VIEWS: dict[str, Callable[..., Any]] = {
     "profiled": profile_tables.profiled_programs_view,
     "published": published_comparison.published_comparison_view,
     "summary": summary.summary_view,
-    "supplement": supplement.supplement_view,
     "whole_network": whole_network.whole_network_view,
 }

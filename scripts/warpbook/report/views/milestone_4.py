@@ -40,7 +40,9 @@ def milestone_4_view(ev: Evidence) -> View:
 
 
 def remaining_optimizations(ev: Evidence) -> tuple[View, ...]:
-    """The optimizations that the chapter leaves to the supplement."""
+    """The optimizations that the chapter leaves to the supplement; none without the chapter."""
+    if "milestone_4" not in ev.study.sections:
+        return ()
     foremost = _chapter_variants(ev)
     return tuple(_optimization(ev, variant) for variant in _measured_optimizations(ev) if variant.name not in foremost)
 

@@ -1,7 +1,7 @@
 """The supplement: all that the chapters rest on, part by part."""
 
 from warpbook.report.evidence import Evidence
-from warpbook.report.views import analysis, claim_table, milestone_4, published_comparison
+from warpbook.report.views import analysis, claim_table, published_comparison
 from warpbook.report.views.components import View
 from warpbook.report.views.supplement import (
     all_times,
@@ -15,14 +15,13 @@ from warpbook.report.views.supplement import (
 
 
 def supplement_view(ev: Evidence) -> View:
-    """Of any study."""
+    """Of any study, but for its optimizations, which milestone_4 tells."""
     variants = ev.compared_variants("gpu") + ev.compared_variants("cpu")
     return View(
         builds=build_tables.build_tables_view(ev),
         correctness=correctness.correctness_view(ev),
         times=all_times.all_times_view(ev),
         kind_order=all_times.kind_order(ev),
-        optimizations=milestone_4.remaining_optimizations(ev) if "milestone_4" in ev.study.sections else (),
         claims=claim_table.full_claim_table(ev),
         counters=analysis.full_analysis(ev),
         published=published_comparison.full_published_table(ev),

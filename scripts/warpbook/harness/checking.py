@@ -465,7 +465,7 @@ def comparison_columns(
             ratio = difference.max_abs_err / tolerance
         reason = ""
         if difference.not_finite:
-            reason = f"{variant.name}: {difference.not_finite} outputs are NaN or infinite"
+            reason = f"{variant.name} is wrong on {case}: {difference.not_finite} outputs are NaN or infinite"
         elif ratio > 1:
             limit = f"exceeds what {variant.header.precision} allows, {tolerance:.3g}"
             if not unit:

@@ -52,7 +52,8 @@ def run_project(room: Path, cores: int) -> None:
         with contextlib.chdir(room):
             targets = read_targets()
             if not targets.on_gpu:
-                return make_report(targets)
+                make_report(targets)
+                return
     parent = os.getpid()
     done = subprocess.run(command(cores), cwd=room, env=environment(room), preexec_fn=lambda: end_with_parent(parent))
     if done.returncode:

@@ -86,6 +86,7 @@ def supported(name, network):
         ("fused_conv_fc_algebra", "fa18", "memcheck"),
         ("fused_cublas", "fa18", "initcheck"),
         ("fused_wgmma", "fa17", "synccheck"),
+        ("fused_runs", "fa18", "memcheck"),
     ],
 )
 def test_whole_networks_of_ours_give_a_tool_nothing_to_say(found, name, network, tool):

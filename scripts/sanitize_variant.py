@@ -39,6 +39,7 @@ from warpbook.runs.run_parts import WHOLE
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 IMAGES = 1
 INTERLEAVED_CALLS = 11  # images for the blocks of one multiprocessor: some take three, others two
+MANY_IMAGES = 1001  # more than networks have other kernels for
 # racecheck needs a microsecond an access: layers with more products than this are left to the other tools, unless
 # tensor cores multiply, for which an access serves many products.
 RACECHECK_PRODUCTS = 2_000_000
@@ -98,7 +99,7 @@ def call_everywhere(variant: Variant, tool: str) -> None:
 
 def call_networks(implementation: Implementation, tool: str) -> None:
     """Call the implementation on each network whose weights are here, with images of zeros. Racecheck, which takes
-    longest, is spared a single image: it has no next to race with."""
+    longest, is spared a single image, which has no next to race with, and many."""
     import cupy
 
     from warpbook.harness import gpu_bench, network_bench
@@ -110,8 +111,8 @@ def call_networks(implementation: Implementation, tool: str) -> None:
         if not (here := weights.available_sets(network)):
             continue
         parameters = {name: cupy.asarray(array) for name, array in weights.load(network, here[0]).items()}
-        for images, device.processors in ((IMAGES, None), (INTERLEAVED_CALLS, 1)):
-            if implementation.unsupported(network, images) or (tool == "racecheck" and images == IMAGES):
+        for images, device.processors in ((IMAGES, None), (INTERLEAVED_CALLS, 1), (MANY_IMAGES, None)):
+            if implementation.unsupported(network, images) or (tool == "racecheck" and images != INTERLEAVED_CALLS):
                 continue
             x = cupy.empty((images, network.input.channels, *network.image), "f4")
             cupy.cuda.runtime.memset(x.data.ptr, 0, x.nbytes)

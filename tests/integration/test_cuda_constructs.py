@@ -242,6 +242,20 @@ DEVICE = {
             NEED(held[t / 2] == x[j * 4 + t / 2]);
             __syncthreads();
         }""",
+    "copies by cp.async that an mbarrier waits for": """
+        __shared__ __align__(16) float held[512]; __shared__ __align__(8) unsigned long long all;
+        const unsigned place = (unsigned)__cvta_generic_to_shared(&all);
+        if (!t) asm volatile("mbarrier.init.shared::cta.b64 [%0], 128;" :: "r"(place));
+        __syncthreads();
+        for (int j = 0; j < 3; ++j) {
+            asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;"
+                :: "r"((unsigned)__cvta_generic_to_shared(held + t * 4)), "l"(x + (t + j) % 16 * 4));
+            asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(place) : "memory");
+            asm volatile("{ .reg .pred over;\\nWAIT_%=:\\nmbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\\n"
+                "@!over bra WAIT_%=; }" :: "r"(place), "r"(j % 2) : "memory");
+            NEED(held[511 - t] == x[(127 - t / 4 + j) % 16 * 4 + 3 - t % 4]);
+            __syncthreads();
+        }""",
     "bulk copies by <cuda/ptx> and <cuda/barrier>": """
         namespace ptx = cuda::ptx; namespace cde = cuda::device::experimental;
         using block_barrier = cuda::barrier<cuda::thread_scope_block>;
@@ -302,6 +316,7 @@ def test_device_code_gets_what_a_gpu_gives(verdict):
 
 COPIES = "copies that a thread waits for"
 BULK_LOADS = "bulk loads that an mbarrier counts"
+BY_CP_ASYNC = "copies by cp.async that an mbarrier waits for"
 BY_BARRIER = "bulk copies by <cuda/ptx> and <cuda/barrier>"
 
 
@@ -317,6 +332,7 @@ def test_a_copy_that_is_not_waited_for_not_fenced_or_not_aligned_is_found(verdic
         ),
         ("bulk stores", '"n"(512)', '"n"(500)', "no multiples of 16"),
         (BULK_LOADS, 'asm volatile("{ .reg', 'if (t == 99) asm volatile("{ .reg', "NaN"),
+        (BY_CP_ASYNC, 'asm volatile("{ .reg', 'if (t == 99) asm volatile("{ .reg', "NaN"),
         (BULK_LOADS, '"n"(256)', '"n"(240)', "for other bytes than copies bring"),
         (BULK_LOADS, '"n"(256)', '"n"(255)', "no multiples of 16"),
         (

@@ -193,6 +193,20 @@ void cp_async_filled(unsigned place, const void* source, int bytes, int read, in
     copy_async(at_offset(place, size_t(bytes), line), source, size_t(bytes), size_t(std::max(0, bytes - read)), line);
 }
 
+void cp_async_mbarrier_arrive_noinc_shared_cta_b64(unsigned place, int line)
+{
+    Phases& here = phases_at(place, line);
+    make_bulk_copies(here);  // of earlier phases, to the same places perhaps
+    std::vector<Copy>& mine = ordered(thread_number()).inward.waiting;
+    for (const Copy& each : mine) {
+        races::access(each.from, each.bytes, false, each.line);
+        races::access(each.to, each.bytes, true, each.line);
+        begun_transactions(here).waiting.push_back({each.to, each.from, each.bytes, 0, each.line});
+    }
+    mine.clear();
+    arrive(here, line);
+}
+
 void cp_async_commit_group() { ++ordered(thread_number()).inward.group; }
 
 void cp_async_wait_group(unsigned left) { ordered(thread_number()).inward.wait(left); }

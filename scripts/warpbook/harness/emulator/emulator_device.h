@@ -536,6 +536,8 @@ inline void cp_async_ca_shared_global(unsigned place, const void* source, int by
 void cp_async_commit_group();
 void cp_async_wait_group(unsigned left);
 void cp_async_wait_all();
+// The thread arrives at an mbarrier, and its copies come before the end of that phase.
+void cp_async_mbarrier_arrive_noinc_shared_cta_b64(unsigned place, int line = __builtin_LINE());
 // What threads wrote is seen by bulk copies behind such a fence.
 void fence_proxy_async();
 inline void fence_proxy_async_shared_cta() { fence_proxy_async(); }

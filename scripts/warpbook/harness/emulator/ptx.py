@@ -24,7 +24,7 @@ FUNCTIONS = {
     "mbarrier.try_wait.parity.shared::cta.b64", "mbarrier.expect_tx.shared::cta.b64",
     "mbarrier.arrive.expect_tx.shared::cta.b64", "griddepcontrol.wait", "griddepcontrol.launch_dependents",
     "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes", "setmaxnreg.inc.sync.aligned.u32",
-    "setmaxnreg.dec.sync.aligned.u32",
+    "setmaxnreg.dec.sync.aligned.u32", "cp.async.mbarrier.arrive.noinc.shared::cta.b64",
 }  # fmt: skip
 """Instructions that functions of these names do, `_` for dots and colons."""
 _WGMMA = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.f16\.f16")

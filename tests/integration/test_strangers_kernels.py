@@ -112,6 +112,9 @@ RIGHT = {
         SHARED.replace("#define TILE_WIDTH 16", "template <int TILE_WIDTH>"),
         SHARED_FACTS.replace("forward_kernel", "forward_kernel<16>"),
     ),
+    "in clusters of blocks": (
+        SHARED.replace("void f", "void __cluster_dims__(1, 1, 3) f"), SHARED_FACTS.replace("tiles", "3 * ceil(tiles / 3)")
+    ),
     "scalars and arrays in one declaration": (
         SUMMED.replace("__shared__ float sum;", "__shared__ float sum, unused[2],\n        more [3];"), SUMMED_FACTS
     ),
@@ -126,7 +129,7 @@ def test_right_kernels_build_for_a_gpu(tmp_path):
     for name, (code, facts) in RIGHT.items():
         (tmp_path / "strangers.cu").write_text(code)
         (tmp_path / "strangers.yaml").write_text(facts)
-        made = building.build(variants.read("strangers", tmp_path), "sm_80")
+        made = building.build(variants.read("strangers", tmp_path), "sm_90")
         assert made.cubin, (name, made.log)
 
 
@@ -135,6 +138,9 @@ WRONG = {
     "too few arguments": (SHARED, SHARED_FACTS.replace(", W, K", ", W"), "takes others than the 8 `arguments`"),
     "threads the wrong shape": (SHARED, SHARED_FACTS.replace("[16, 16, 1]", "[16, 8, 1]"), "strangers"),
     "a grid too small": (SHARED, SHARED_FACTS.replace("tiles", "1"), "outputs unwritten"),
+    "a grid of no whole clusters": (
+        SHARED.replace("void f", "void __cluster_dims__(1, 1, 3) f"), SHARED_FACTS, "no whole clusters of blocks at line 6"
+    ),
     "too little shared memory": (
         SHARED, SHARED_FACTS.replace(" + K * K)", ")"),
         "heap-buffer-overflow in forward_kernel at strangers.cu:24",

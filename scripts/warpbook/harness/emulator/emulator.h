@@ -225,6 +225,14 @@ inline void limit_threads(int line, int most, ...)
 }
 #define EMULATOR_LAUNCH_BOUNDS(...) emulator::limit_threads(__LINE__, __VA_ARGS__)
 
+// What a kernel says of the blocks of its clusters; CUDA launches whole clusters.
+inline void check_clusters(int line, unsigned x, unsigned y = 1, unsigned z = 1)
+{
+    if (x * y * z > 8) stop("clusters of more than 8 blocks, which CUDA refuses unasked,", line);
+    if (gridDim.x % x || gridDim.y % y || gridDim.z % z) stop("a grid is launched that is no whole clusters of blocks", line);
+}
+#define EMULATOR_CLUSTER_DIMS(...) emulator::check_clusters(__LINE__, __VA_ARGS__)
+
 void barrier(int line);
 // Come to a barrier of so many of the block's threads, and wait for the others or go on.
 void meet(unsigned number, unsigned count, bool waits, int line);

@@ -70,7 +70,7 @@ def _to_host(source: str, name: str, own: dict[str, str]) -> str:
     source = re.sub(r"(?<!\()\b__noinline__\b", " " * len("__noinline__"), source)
     source = cuda_ast.join_brackets(source)
     root, text = cuda_ast.parse(source), source.encode()
-    edits: list[Edit] = []
+    edits: list[Edit] = [*_cluster_dims(source, root)]
     known = _Known(root)
     for node in cuda_ast.walk(root):
         if node.type == "call_expression" and (config := cuda_ast.child(node, "kernel_call_syntax")):
@@ -370,6 +370,18 @@ def _launch_bounds(function: "Node") -> Iterator[Edit]:
     if body is not None and bounds is not None:
         listed = cuda_ast.node_text(bounds).partition("(")[2].rpartition(")")[0]
         yield body.start_byte + 1, body.start_byte + 1, f" EMULATOR_LAUNCH_BOUNDS({' '.join(listed.split())});"
+
+
+def _cluster_dims(source: str, root: "Node") -> Iterator[Edit]:
+    """From a kernel's head to the beginning of its body, the blocks of its clusters: CUDA launches whole ones alone."""
+    plain = sources.without_comments(source)
+    for dims in cuda_ast.CLUSTER_DIMS.finditer(plain):
+        begin, end = (len(source[:place].encode()) for place in dims.span())
+        yield begin, end, ""
+        bodies = (cuda_ast.field(node, "body") for node in cuda_ast.walk(root) if node.type == "function_definition")
+        behind = next((body.start_byte for body in bodies if body and body.start_byte > end), None)
+        if behind is not None and b";" not in plain.encode()[end:behind]:  # of this function, not a declaration
+            yield behind + 1, behind + 1, f" EMULATOR_CLUSTER_DIMS({' '.join(dims[1].split())});"
 
 
 def _in_device_code(node: "Node") -> bool:

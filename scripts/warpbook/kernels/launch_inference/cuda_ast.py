@@ -19,6 +19,8 @@ _FRAMEWORK_MACROS = re.compile(r"(?:PYBIND11|TORCH|BENCHMARK|TEST|REGISTER)\w*\s
 _STRUCTURE = re.compile(r"(?:typedef\s+)?(?:struct|union|class)\s+\w+\s*\([^)]*\)\s*\w+\s*\{")
 """A structure with its alignment, `struct __align__(8) Pair {`."""
 _OPENING, _CLOSING = re.compile(r"<<[ \t]+<(?!<)|<[ \t]+<<"), re.compile(r">>[ \t]+>(?=[ \t]*\()|>[ \t]+>>(?=[ \t]*\()")
+CLUSTER_DIMS = re.compile(r"\b__cluster_dims__\s*\(([^()]*)\)")
+"""The blocks of a kernel's clusters. The grammar does not know it."""
 _DEVICE_WORDS = {"__global__", "__device__", "__constant__", "__shared__", "__managed__"}
 _HOST_TYPES = re.compile(
     r"\bstd\s*::|\bcuda[A-Z]\w*_t\b|\bcuda[A-Z]\w*\s*\(|\bcublas\w+|\bcudnn\w+|\btorch\s*::|\bat\s*::"
@@ -40,7 +42,8 @@ def _parser() -> "Parser":
 
 def parse(text: str) -> "Node":
     """The tree of CUDA C++; what could not be parsed is of type ERROR. Raises ImportError without tree-sitter."""
-    return _parser().parse(join_brackets(text).encode()).root_node
+    text = CLUSTER_DIMS.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), join_brackets(text))
+    return _parser().parse(text.encode()).root_node
 
 
 def join_brackets(text: str) -> str:

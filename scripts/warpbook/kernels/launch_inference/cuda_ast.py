@@ -20,7 +20,9 @@ _STRUCTURE = re.compile(r"(?:typedef\s+)?(?:struct|union|class)\s+\w+\s*\([^)]*\
 """A structure with its alignment, `struct __align__(8) Pair {`."""
 _OPENING, _CLOSING = re.compile(r"<<[ \t]+<(?!<)|<[ \t]+<<"), re.compile(r">>[ \t]+>(?=[ \t]*\()|>[ \t]+>>(?=[ \t]*\()")
 CLUSTER_DIMS = re.compile(r"\b__cluster_dims__\s*\(([^()]*)\)")
-"""The blocks of a kernel's clusters. The grammar does not know it."""
+"""The blocks of a kernel's clusters."""
+_BEYOND_GRAMMAR = re.compile(r"\b__(?:cluster_dims|maxnreg)__\s*\([^()]*\)")
+"""What a kernel's definition may say and tree-sitter does not know."""
 _DEVICE_WORDS = {"__global__", "__device__", "__constant__", "__shared__", "__managed__"}
 _HOST_TYPES = re.compile(
     r"\bstd\s*::|\bcuda[A-Z]\w*_t\b|\bcuda[A-Z]\w*\s*\(|\bcublas\w+|\bcudnn\w+|\btorch\s*::|\bat\s*::"
@@ -42,7 +44,7 @@ def _parser() -> "Parser":
 
 def parse(text: str) -> "Node":
     """The tree of CUDA C++; what could not be parsed is of type ERROR. Raises ImportError without tree-sitter."""
-    text = CLUSTER_DIMS.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), join_brackets(text))
+    text = _BEYOND_GRAMMAR.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), join_brackets(text))
     return _parser().parse(text.encode()).root_node
 
 

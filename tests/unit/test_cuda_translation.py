@@ -21,7 +21,9 @@ def test_a_kernel_checks_the_threads_that_its_launch_bounds_allow():
 
 def test_a_kernel_checks_that_its_grid_is_whole_clusters():
     for head in ("__global__ void __cluster_dims__(2, W)", "__cluster_dims__(2,\n W) __global__ void"):
-        made = host(f"/* é */ {head} __launch_bounds__(64) k(float* y) {{ y[0] = 1; }}\n__global__ void other() {{ }}")
+        made = host(
+            f"/* {'é' * 40} */ {head} __launch_bounds__(64) k(float* y) {{ y[0] = 1; }}\n__global__ void other() {{ }}"
+        )
         assert "EMULATOR_CLUSTER_DIMS(2, W);" in made.partition("other")[0] and "__cluster_dims__" not in made
     made = host("__global__ void __cluster_dims__(2) k(float*);\n__global__ void other() { } // __cluster_dims__(3)")
     assert "EMULATOR_CLUSTER_DIMS" not in made

@@ -374,13 +374,14 @@ def _launch_bounds(function: "Node") -> Iterator[Edit]:
 
 def _cluster_dims(source: str, root: "Node") -> Iterator[Edit]:
     """From a kernel's head to the beginning of its body, the blocks of its clusters: CUDA launches whole ones alone."""
-    plain = sources.without_comments(source)
-    for dims in cuda_ast.CLUSTER_DIMS.finditer(plain):
+    functions = (node for node in cuda_ast.walk(root) if node.type == "function_definition")
+    bodies = [body.start_byte for node in functions if (body := cuda_ast.field(node, "body"))]
+    for dims in cuda_ast.CLUSTER_DIMS.finditer(sources.without_comments(source)):
         begin, end = (len(source[:place].encode()) for place in dims.span())
         yield begin, end, ""
-        bodies = (cuda_ast.field(node, "body") for node in cuda_ast.walk(root) if node.type == "function_definition")
-        behind = next((body.start_byte for body in bodies if body and body.start_byte > end), None)
-        if behind is not None and b";" not in plain.encode()[end:behind]:  # of this function, not a declaration
+        behind = next((start for start in bodies if start > end), end)
+        between = source.encode()[end:behind].decode()
+        if behind > end and ";" not in sources.without_comments(between):  # of this function, not a declaration
             yield behind + 1, behind + 1, f" EMULATOR_CLUSTER_DIMS({' '.join(dims[1].split())});"
 
 

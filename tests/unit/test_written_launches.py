@@ -1952,5 +1952,6 @@ def test_a_kernel_is_found_whatever_its_definition_says_beside_its_name():
     for head in (
         "void __maxnreg__(64)", "__maxnreg__(64) void", "void __launch_bounds__(256, 2) __maxnreg__(64)", "static void",
         "void __cluster_dims__(2,\n 1, 1) __launch_bounds__(B * B)", "__cluster_dims__(2) void", "void __noinline__",
+        "void __cluster_dims__((X + 1) / 2, 1)", "__maxnreg__((64)) void",
     ):  # fmt: skip
         assert launch_sites.kernel_names(f"__global__ {head} f(float* y) {{ }}") == ("f",), head

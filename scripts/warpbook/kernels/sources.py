@@ -195,7 +195,12 @@ def _imported_names(text: str) -> list[str]:
 
 def without_comments(code: str) -> str:
     """C++ with its comments and what is quoted blanked, every character in its place."""
-    return _NO_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), code)
+    return _NO_CODE.sub(lambda match: blanked(match[0]), code)
+
+
+def blanked(code: str) -> str:
+    """As many spaces and line ends."""
+    return re.sub(r"[^\n]", " ", code)
 
 
 def plain_name(kernel: str) -> str:

@@ -8,7 +8,19 @@ namespace emulator::ptx {
 constexpr unsigned AHEAD = 0xFFE80000;
 
 struct Sum { float* to; float value; unsigned group; };
-struct Copy { void* to; const void* from; size_t bytes; unsigned group; int line; };
+struct Copy {
+    void* to;
+    const void* from;
+    size_t bytes;
+    unsigned group;
+    int line;
+
+    void tell_races() const
+    {
+        races::access(from, bytes, false, line);
+        races::access(to, bytes, true, line);
+    }
+};
 
 // Copies that wait, each made when its group has been waited for.
 struct Copies {
@@ -23,8 +35,7 @@ struct Copies {
                 waiting[kept++] = each;
                 continue;
             }
-            races::access(each.from, each.bytes, false, each.line);
-            races::access(each.to, each.bytes, true, each.line);
+            each.tell_races();
             std::memcpy(each.to, each.from, each.bytes);
         }
         waiting.resize(kept);
@@ -197,11 +208,12 @@ void cp_async_mbarrier_arrive_noinc_shared_cta_b64(unsigned place, int line)
 {
     Phases& here = phases_at(place, line);
     make_bulk_copies(here);  // of earlier phases, to the same places perhaps
+    Transactions& all = begun_transactions(here);
     std::vector<Copy>& mine = ordered(thread_number()).inward.waiting;
-    for (const Copy& each : mine) {
-        races::access(each.from, each.bytes, false, each.line);
-        races::access(each.to, each.bytes, true, each.line);
-        begun_transactions(here).waiting.push_back({each.to, each.from, each.bytes, 0, each.line});
+    for (Copy& each : mine) {
+        each.tell_races();
+        each.group = 0;  // its phase has not ended
+        all.waiting.push_back(each);
     }
     mine.clear();
     arrive(here, line);

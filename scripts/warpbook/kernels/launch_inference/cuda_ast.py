@@ -19,9 +19,11 @@ _FRAMEWORK_MACROS = re.compile(r"(?:PYBIND11|TORCH|BENCHMARK|TEST|REGISTER)\w*\s
 _STRUCTURE = re.compile(r"(?:typedef\s+)?(?:struct|union|class)\s+\w+\s*\([^)]*\)\s*\w+\s*\{")
 """A structure with its alignment, `struct __align__(8) Pair {`."""
 _OPENING, _CLOSING = re.compile(r"<<[ \t]+<(?!<)|<[ \t]+<<"), re.compile(r">>[ \t]+>(?=[ \t]*\()|>[ \t]+>>(?=[ \t]*\()")
-CLUSTER_DIMS = re.compile(r"\b__cluster_dims__\s*\(([^()]*)\)")
+ARGUMENTS = r"\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)"
+"""A pattern of what stands in brackets, and other brackets in it."""
+CLUSTER_DIMS = re.compile(rf"\b__cluster_dims__{ARGUMENTS}")
 """The blocks of a kernel's clusters."""
-_BEYOND_GRAMMAR = re.compile(r"\b__(?:cluster_dims|maxnreg)__\s*\([^()]*\)")
+_BEYOND_GRAMMAR = re.compile(rf"\b__(?:cluster_dims|maxnreg)__{ARGUMENTS}")
 """What a kernel's definition may say and tree-sitter does not know."""
 _DEVICE_WORDS = {"__global__", "__device__", "__constant__", "__shared__", "__managed__"}
 _HOST_TYPES = re.compile(
@@ -44,7 +46,7 @@ def _parser() -> "Parser":
 
 def parse(text: str) -> "Node":
     """The tree of CUDA C++; what could not be parsed is of type ERROR. Raises ImportError without tree-sitter."""
-    text = _BEYOND_GRAMMAR.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), join_brackets(text))
+    text = _BEYOND_GRAMMAR.sub(lambda found: sources.blanked(found[0]), join_brackets(text))
     return _parser().parse(text.encode()).root_node
 
 

@@ -82,7 +82,7 @@ def active(text: str, defined: Mapping[str, object]) -> str:
 
 
 def _kept(text: str, whether: bool) -> str:
-    return text if whether else re.sub(r"[^\n]", " ", text)
+    return text if whether else sources.blanked(text)
 
 
 def missing_macro(text: str) -> str:

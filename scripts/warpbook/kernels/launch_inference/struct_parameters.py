@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _SUFFIX = "_of_structures"
-_OF_KERNELS = re.compile(
-    r"__(?:launch_bounds|cluster_dims|maxnreg)__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|\b__grid_constant__\b"
-)
+_OF_KERNELS = re.compile(rf"__(?:launch_bounds|cluster_dims|maxnreg)__{cuda_ast.ARGUMENTS}|\b__grid_constant__\b")
 """What a kernel's definition may say, and no other function's."""
 _NUMBER = re.compile(r"size_t|ptrdiff_t|u?int\d*(?:_t)?|(?:__)?half|(?:__)?nv_bfloat16")
 _ALIGNMENT = re.compile(r"(?<=struct) +(?:__align__|alignas)\s*\([^()\n]*(?:\([^()\n]*\)[^()\n]*)*\)")

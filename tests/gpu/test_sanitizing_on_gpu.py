@@ -87,6 +87,8 @@ def supported(name, network):
         ("fused_cublas", "fa18", "initcheck"),
         ("fused_wgmma", "fa17", "synccheck"),
         ("fused_runs", "fa18", "memcheck"),
+        ("fused_dense", "fa17", "memcheck"),
+        ("fused_dense", "fa18", "initcheck"),
     ],
 )
 def test_whole_networks_of_ours_give_a_tool_nothing_to_say(found, name, network, tool):

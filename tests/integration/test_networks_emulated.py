@@ -92,6 +92,54 @@ launch(on_device(given["x"]))
 np.savez(out, y=y)
 """
 
+TILED_LAYER = """
+from types import SimpleNamespace
+from warpbook.kernels import whole_networks
+from warpbook.problems import networks
+
+one, network = whole_networks.read("fused_dense"), networks.find(arguments[0])
+kernels = emulation.EmulatedKernels(library, one.constants)
+images, w = len(given["x"]), on_device(given["w"])
+if network.name == "fa17":
+    conv = SimpleNamespace(M=len(w), H_out=24, W_out=24)
+    launch, y = one.module.windows(kernels, conv, images, w)
+else:
+    launch, y = one.module.runs(kernels, network, images, w)
+launch(on_device(given["x"]))
+np.savez(out, y=y)
+"""
+
+DENSE_OF_TILES = """
+from warpbook.kernels import whole_networks
+
+one = whole_networks.read("fused_dense")
+kernels, made, connect = emulation.EmulatedKernels(library, one.constants), {}, one.module.many_connected
+names = connect.__globals__
+one.module.fused_mma.cupy, ordered = np, names["in_stages"]  # the emulator runs kernels alone
+names["in_stages"] = lambda *arguments: on_device(ordered(*arguments))
+def classifier(partial, weight_exponents, stages, steps, blocks):
+    made.update(partial=partial, exponents=weight_exponents, tiling=[stages, steps, blocks])
+    partial[...] = np.nan
+    return lambda scores, labels: None
+
+connect(kernels, int(arguments[0]), on_device(given["x"]), given["w"], classifier)(None, None)
+np.savez(out, **made)
+"""
+
+SHARES = """
+from warpbook.kernels import whole_networks
+from warpbook.problems import networks
+
+one, network = whole_networks.read("fused_dense"), networks.find("fa17")
+kernels = emulation.EmulatedKernels(library, one.constants)
+parameters = {name: on_device(given[name]) for name in ("fc1.bias", "fc2.weight", "fc2.bias")}
+partial, exponents = on_device(given["partial"]), on_device(given["exponents"])
+classify = one.module.classifier_of(kernels, network, parameters)(partial, exponents, *map(int, arguments))
+scores, labels = on_device(np.full((307, 10), np.nan, np.float32)), on_device(np.full(307, -1, np.int32))
+classify(scores, labels)
+np.savez(out, scores=scores, labels=labels)
+"""
+
 OF_BYTES = """
 from warpbook.kernels import whole_networks
 from warpbook.problems import networks
@@ -128,6 +176,13 @@ FAULTS = {
         Fault("if (first * 16 >= images) break;", "if (first * 16 + (PLANTED ? 8 : 0) >= images) break;"),
         Fault("k < (K + 31) / 32 * 2;", "k < (PLANTED ? K / 16 : (K + 31) / 32 * 2);"),
     ],
+    "fused_dense": [
+        Fault("b + L::B_STEP + L::B_PART", "b + L::B_STEP + (PLANTED ? 0 : L::B_PART)"),
+        Fault("(lane / 16 ^ row / 2 % 4) * 16", "(lane / 16 ^ (PLANTED ? 0 : row / 2 % 4)) * 16"),
+        Fault("add_products(sums[chunk - 1], products", "if (!PLANTED) add_products(sums[chunk - 1], products"),
+        Fault("share < shares; ++share", "share < (PLANTED ? 1 : shares); ++share"),
+        Fault("place[DENSE_HI / 2] = hi", "place[DENSE_HI / 2] = PLANTED ? lo : hi"),
+    ],
     "fused_runs": [
         Fault("sums.of(i, r, 0), sums.of(i, r, 1)", "sums.of(i, r, 0), sums.of(i, r, PLANTED ? 0 : 1)"),
         Fault("if (r >= rows) break;", "if (!PLANTED && r >= rows) break;"),
@@ -144,6 +199,8 @@ IN_WINDOWS, IN_SCORES = [1, 2], [((7, 3), 3), ((1, 307), 4)]
 each."""
 IN_DENSE = [5, 6, 7]
 """Those in its dense layer for few images."""
+IN_MANY, IN_SHARES, IN_TILES = [1, 2, 3], 4, 5
+"""Numbers of fused_dense's faults: those in its dense layer, and the ones in its last and its first layer."""
 IN_POOLING, IN_RUNS = [1, 2, 3], {"sp19": [4, 5, 6], "ece408": [4, 5, 7, 8]}
 """Numbers of fused_runs' faults: those in a second layer and its pooling, and those in its first layer."""
 
@@ -158,7 +215,7 @@ def compiled(tmp_path_factory):
     def compile_source(name):
         folder, one = tmp_path_factory.mktemp("kernels"), whole_networks.read(name)
         written = ", ".join(f"{constant}: {value}" for constant, value in one.constants.items())
-        text = one.text if name in ("fused_wgmma", "fused_runs") else written_out(one.text)
+        text = written_out(one.text) if name == "fused_mma" else one.text
         text = f"/*\nconstants: {{{written}}}\n*/\n{text}"
         (folder / "kernels.cu").write_text(plant({"kernels.cu": text}, FAULTS[name])["kernels.cu"])
         (folder / "kernels.py").write_text("")  # for a launcher every kernel is compiled
@@ -269,6 +326,13 @@ def test_a_fault_in_the_windows_of_warpgroups_is_seen(windows, drawn, monkeypatc
         assert not np.isfinite(made).all() or error(made, drawn.expected) > 2e-6
 
 
+def test_windows_of_warpgroups_in_tiles_are_tanh_of_float64_s_to_fp32(compiled, run_emulated, drawn):
+    for channels in (50, 7):
+        made = run_emulated(TILED_LAYER, compiled("fused_dense"), "fa17", x=drawn.x, w=drawn.w[:channels])["y"]
+        expected = drawn.expected[:, : channels * 144]
+        assert error(untiled(made, 5, channels).reshape(5, -1), expected) < 2e-7, channels
+
+
 def test_few_windows_of_warpgroups_are_tanh_of_float64_s_to_fp32(emulated, drawn):
     made = emulated(FEW_WINDOWS, x=drawn.x, w=drawn.w)["y"]
     assert error(made.astype(np.float64), drawn.expected) < 2e-7
@@ -308,6 +372,89 @@ def test_a_fault_in_the_last_layer_of_warpgroups_is_seen(emulated, sums, monkeyp
         given, expected = sums(*of)
         made = emulated(SCORES, **given)["scores"]
         assert np.linalg.norm(made - expected) > 1e-4 * np.linalg.norm(expected)
+
+
+def tiled(parts):
+    """Lo and hi parts (images, 2, inputs) in the order of `dense_place`."""
+    images, _, inputs = parts.shape
+    x = np.pad(parts, ((0, -images % 128), (0, 0), (0, 0))).reshape(-1, 128, 2, inputs // 32, 4, 8)
+    return in_places(np.ascontiguousarray(x.transpose(0, 3, 2, 1, 4, 5))).reshape(*x.shape[:1], -1, 2, 128, 32)
+
+
+def in_places(quarters):
+    """Quarters of a stage's inputs (tile, stage, part, image, quarter, number) in the places of each image; and back."""
+    places = np.arange(4) ^ (np.arange(128) // 2 % 4)[:, None]
+    return np.take_along_axis(quarters, places[None, None, None, :, :, None], axis=4)
+
+
+def untiled(x, images, channels):
+    """The numbers (images, channels, values) whose parts are in the order of `dense_place`, 16 of two channels a stage."""
+    tiles, stages = x.shape[:2]
+    halves = in_places(x.reshape(tiles, stages, 2, 128, 4, 8)).astype(np.float64).sum(axis=2)
+    pairs = np.ldexp(halves, -14).reshape(tiles, (channels + 1) // 2, -1, 128, 2, 16)
+    return pairs.transpose(0, 3, 1, 4, 2, 5).reshape(tiles * 128, -1, pairs.shape[2] * 16)[:images, :channels]
+
+
+@pytest.fixture
+def error_of_many(compiled, run_emulated):
+    """A function of images, inputs and outputs: the largest relative error of a hidden layer's sums for many images, each
+    tile's the sum of its shares. No share but those is written."""
+
+    def call(images, inputs, outputs):
+        source = np.random.default_rng(5)
+        x, w = source.uniform(-1, 1, (images, inputs)), source.standard_normal((outputs, inputs))
+        scaled = np.ldexp(x, 14).astype(np.float32)
+        hi = scaled.astype(np.float16)
+        parts = tiled(np.stack([(scaled - hi).astype(np.float16), hi], axis=1))
+        made = run_emulated(DENSE_OF_TILES, compiled("fused_dense"), images, x=parts, w=w)
+        stages, steps, blocks = made["tiling"]
+        begins = [stages * block // blocks for block in range(blocks)]
+        y = np.zeros((images, outputs))
+        for tile in range(stages // steps):
+            first, last = np.searchsorted(begins, [tile * steps, (tile + 1) * steps - 1], "right")
+            rows, shares = slice(tile * 128, (tile + 1) * 128), last - first + 1
+            assert np.isnan(made["partial"][shares:, rows]).all()
+            y[rows] = made["partial"][:shares, rows, :outputs].astype(np.float64).sum(axis=0)
+        return error(np.ldexp(y, made["exponents"][:outputs] - 28), x @ w.T)
+
+    return call
+
+
+def test_a_dense_layer_of_many_images_is_that_of_float64_to_fp32(error_of_many):
+    for shape in [(300, 672, 140), (3, 32, 160), (130, 7200, 500)]:
+        assert error_of_many(*shape) < 5e-7, shape
+
+
+def test_a_fault_in_a_dense_layer_of_many_images_is_seen(error_of_many, monkeypatch):
+    for number in IN_MANY:
+        monkeypatch.setenv(FAULT, str(number))
+        assert error_of_many(130, 672, 140) > 1e-5, number
+
+
+@pytest.fixture
+def error_of_shares(compiled, run_emulated, sums):
+    """A function of nothing: the relative error of scores from shares of three tiles, of which the second has two."""
+    given, _ = sums(2, 307)
+    partial = given["partial"]
+    partial[1, :128] = partial[1, 256:] = np.nan
+    hidden = np.ldexp(np.nan_to_num(partial[:, :, :500]).astype(np.float64).sum(axis=0), given["exponents"] - 28)
+    expected = np.tanh(hidden + given["fc1.bias"]) @ given["fc2.weight"].T.astype(np.float64) + given["fc2.bias"]
+
+    def call():
+        made = run_emulated(SHARES, compiled("fused_dense"), 15, 5, 2, **given)
+        assert np.array_equal(made["labels"], made["scores"].argmax(axis=1))
+        return np.linalg.norm(made["scores"] - expected) / np.linalg.norm(expected)
+
+    return call
+
+
+def test_scores_from_shares_are_those_of_float64(error_of_shares):
+    assert error_of_shares() < 1e-6
+
+
+def test_a_fault_in_the_sum_of_shares_is_seen(error_of_shares, monkeypatch):
+    monkeypatch.setenv(FAULT, str(IN_SHARES))
+    assert error_of_shares() > 1e-4
 
 
 @pytest.fixture
@@ -376,14 +523,19 @@ def error_of_first_layer(compiled, run_emulated):
         x = (source.standard_normal(conv.at(3).shape("x")) * [[[[1]]], [[[1e-3]]], [[[10]]]]).astype(np.float32)
         x[2, 0, 3, 4] = np.inf
         w = (source.standard_normal(conv.w_shape) / 5).astype(np.float32)
-        made = run_emulated(FIRST_LAYER, compiled("fused_runs"), network, few, x=x, w=w)["y"].astype(np.float64)
+        if few == "tiled":
+            made = run_emulated(TILED_LAYER, compiled("fused_dense"), network, x=x, w=w)["y"]
+        else:
+            made = run_emulated(FIRST_LAYER, compiled("fused_runs"), network, few, x=x, w=w)["y"].astype(np.float64)
         with np.errstate(invalid="ignore"):
             y = reference.convolve(x.astype(np.float64), w.astype(np.float64))
         y = y.reshape(3, conv.M, conv.H_out // 2, 2, conv.W_out // 2, 2).max(axis=(3, 5)).reshape(3, -1)
         expected = np.maximum(y, 0) if layers.steps[0].activation == "relu" else np.tanh(y)
         known = np.isfinite(y)
         assert not known.all()
-        if made.shape[1] == 2:  # lo and hi parts, channels in planes
+        if few == "tiled":
+            made = untiled(made, 3, conv.M)[:, :, : y.shape[1] // conv.M]
+        elif made.shape[1] == 2:  # lo and hi parts, channels in planes
             made = np.ldexp(made.sum(axis=1), -14).reshape(3, conv.M, -1)[:, :, : y.shape[1] // conv.M]
         return error(np.where(known, made.reshape(3, -1), np.nan), np.where(known, expected, np.nan))
 
@@ -391,7 +543,16 @@ def error_of_first_layer(compiled, run_emulated):
 
 
 def test_a_first_layer_of_runs_is_that_of_float64_to_fp32(error_of_first_layer):
-    for network, few in [("ece408", ""), ("fa18", ""), ("sp19", ""), ("fa19", ""), ("fa19", "few"), ("sp19", "few")]:
+    for network, few in [
+        ("ece408", ""),
+        ("fa18", ""),
+        ("sp19", ""),
+        ("fa19", ""),
+        ("fa19", "few"),
+        ("sp19", "few"),
+        ("fa19", "tiled"),
+        ("fa18", "tiled"),
+    ]:
         assert error_of_first_layer(network, few) < 5e-7, (network, few)
 
 
@@ -399,6 +560,8 @@ def test_a_fault_in_a_first_layer_of_runs_is_seen(error_of_first_layer, monkeypa
     for network, number in ((network, number) for network, numbers in IN_RUNS.items() for number in numbers):
         monkeypatch.setenv(FAULT, str(number))
         assert error_of_first_layer(network) > 1e-3, (network, number)
+    monkeypatch.setenv(FAULT, str(IN_TILES))
+    assert error_of_first_layer("sp19", "tiled") > 1e-3
 
 
 def pooled(compiled, run_emulated, images):

@@ -86,6 +86,8 @@ template <class L, class Of> struct StoreInPlanes<L, StoreTiledRuns<Of>> {
         store_in_tiles(epilogue.y, image, i / Of::WINDOWS, i % Of::WINDOWS, value, Tiled::SIXTEENS, Tiled::STAGES);
     }
 };
+
+// What the first layer of windows stores of such an image, and where.
 struct StoreTiledWindows {
     static constexpr int SIXTEENS = PoolWindows28::WINDOWS / 16;
     __half* __restrict__ y;

@@ -66,7 +66,7 @@ def prepare(kernels, network, images, parameters):
 
 
 def classifier_of(kernels, network, parameters):
-    """As fused_wgmma's, for shares of `many_connected`, which come with how clusters divide the stages."""
+    """As fused_wgmma's, for shares of `many_connected`, which come with how blocks divide the stages."""
     hidden, last = (step.layer for step in network.steps[-2:])
     function = kernels.function("classify_shares", fused_wgmma.CLASSES * hidden.outputs * 4)
 

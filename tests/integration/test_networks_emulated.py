@@ -1,7 +1,7 @@
 """Kernels of whole networks on the CPU: their own source, emulated, against float64."""
 
 import re
-from functools import cache
+from itertools import chain
 from types import SimpleNamespace
 
 import numpy as np
@@ -158,7 +158,7 @@ np.savez(out, **made)
 
 # What a fault changes is chosen as the library runs (FAULT): without that variable each kernel is as it stands.
 FAULTS = {
-    "fused_mma": [
+    "bytes": [
         # The hi parts of the weights are left out.
         Fault("product < (HAS_LO_PARTS ? 3 : 2)", "product < (HAS_LO_PARTS ? 3 : PLANTED ? 1 : 2)"),
         Fault("__floats2half2_rn(values[r].x, values[r].y)", "__floats2half2_rn(values[r].x, values[r].x)"),
@@ -167,69 +167,76 @@ FAULTS = {
             "float scaled(float sum) const { return PLANTED ? sum : sum * scale; }",
         ),
     ],
-    "fused_wgmma": [
+    "windows": [
         Fault("0x5432", "0x5410"),  # odd columns begin at even ones
         Fault("series * square", "series"),
-        Fault("share < shares; share += groups)", "share < shares - (PLANTED ? 1 : 0); share += groups)"),
-        Fault("if (unit >= hidden) break;", "if (unit >= hidden - (PLANTED ? 4 : 0)) break;"),
+    ],
+    "scores of few": [
+        Fault("share < shares; share += groups)", "share < shares - (PLANTED ? 1 : 0); share += groups)")
+    ],
+    "scores of many": [Fault("if (unit >= hidden) break;", "if (unit >= hidden - (PLANTED ? 4 : 0)) break;")],
+    "scores of shares": [Fault("share < shares; ++share", "share < (PLANTED ? 1 : shares); ++share")],
+    "dense of few": [
         Fault("product == 1 ? lo[m] : hi[m]", "product == 1 ? (PLANTED ? hi[m] : lo[m]) : hi[m]"),
         Fault("if (first * 16 >= images) break;", "if (first * 16 + (PLANTED ? 8 : 0) >= images) break;"),
         Fault("k < (K + 31) / 32 * 2;", "k < (PLANTED ? K / 16 : (K + 31) / 32 * 2);"),
     ],
-    "fused_dense": [
+    "dense of many": [
         Fault("b + L::B_STEP + L::B_PART", "b + L::B_STEP + (PLANTED ? 0 : L::B_PART)"),
         Fault("(lane / 16 ^ row / 2 % 4) * 16", "(lane / 16 ^ (PLANTED ? 0 : row / 2 % 4)) * 16"),
         Fault("add_products(sums[chunk - 1], products", "if (!PLANTED) add_products(sums[chunk - 1], products"),
-        Fault("share < shares; ++share", "share < (PLANTED ? 1 : shares); ++share"),
-        Fault("place[DENSE_HI / 2] = hi", "place[DENSE_HI / 2] = PLANTED ? lo : hi"),
     ],
-    "fused_runs": [
+    "tiles": [Fault("place[DENSE_HI / 2] = hi", "place[DENSE_HI / 2] = PLANTED ? lo : hi")],
+    "pooling": [
         Fault("sums.of(i, r, 0), sums.of(i, r, 1)", "sums.of(i, r, 0), sums.of(i, r, PLANTED ? 0 : 1)"),
         Fault("if (r >= rows) break;", "if (!PLANTED && r >= rows) break;"),
         Fault("pooled[i] = 0.0f;", "if (!PLANTED) pooled[i] = 0.0f;"),
+    ],
+    "runs": [
         Fault("const int p = k / 8 - down,", "const int p = k / 8 - (PLANTED ? 0 : down),"),
         Fault("fmaxf(sums[lower], sums[lower + 1])", "fmaxf(sums[lower], sums[PLANTED ? lower : lower + 1])"),
-        Fault("warp_runs >= L::WARP_RUNS;", "warp_runs >= L::WARP_RUNS + (PLANTED ? 1 : 0);"),
+    ],
+    "runs of sp19": [Fault("warp_runs >= L::WARP_RUNS;", "warp_runs >= L::WARP_RUNS + (PLANTED ? 1 : 0);")],
+    "runs of ece408": [
         Fault("if (entered[half])", "if (!PLANTED && entered[half])"),
         Fault("pixels += L::W;", "pixels += PLANTED ? L::W / 2 : L::W;"),
     ],
 }
-IN_WINDOWS, IN_SCORES = [1, 2], [((7, 3), 3), ((1, 307), 4)]
-"""Numbers of fused_wgmma's faults: those in its first layer, and those in its last with the shares and images that show
-each."""
-IN_DENSE = [5, 6, 7]
-"""Those in its dense layer for few images."""
-IN_MANY, IN_SHARES, IN_TILES = [1, 2, 3], 4, 5
-"""Numbers of fused_dense's faults: those in its dense layer, and the ones in its last and its first layer."""
-IN_POOLING, IN_RUNS = [1, 2, 3], {"sp19": [4, 5, 6], "ece408": [4, 5, 7, 8]}
-"""Numbers of fused_runs' faults: those in a second layer and its pooling, and those in its first layer."""
-
-
-@pytest.fixture(scope="module")
-def compiled(tmp_path_factory):
-    """A function of an implementation: a library of its kernels, emulated, with FAULTS to choose from, made once."""
-    if emulation.compiler() is None:
-        pytest.skip("there is no C++ compiler here to emulate with")
-
-    @cache
-    def compile_source(name):
-        folder, one = tmp_path_factory.mktemp("kernels"), whole_networks.read(name)
-        written = ", ".join(f"{constant}: {value}" for constant, value in one.constants.items())
-        text = written_out(one.text) if name == "fused_mma" else one.text
-        text = f"/*\nconstants: {{{written}}}\n*/\n{text}"
-        (folder / "kernels.cu").write_text(plant({"kernels.cu": text}, FAULTS[name])["kernels.cu"])
-        (folder / "kernels.py").write_text("")  # for a launcher every kernel is compiled
-        return emulation.compile_host(variants.read("kernels", folder), folder, sandboxed=False)
-
-    return compile_source
 
 
 @pytest.fixture
-def emulated(compiled, run_emulated):
-    """A function of a script and arrays that it is given, with fused_wgmma's kernels: what the script saved."""
+def planted(monkeypatch):
+    """Plant each fault of what a test is of, one after another."""
+
+    def plant_each(*groups):
+        every = [group for group, faults in FAULTS.items() for _ in faults]
+        for number, group in enumerate(every, 1):
+            if group in groups:
+                monkeypatch.setenv(FAULT, str(number))
+                yield number
+
+    return plant_each
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """All kernels of whole networks but `unfused`, which fused_dense includes, emulated, with FAULTS to choose from."""
+    if emulation.compiler() is None:
+        pytest.skip("there is no C++ compiler here to emulate with")
+    folder, one = tmp_path_factory.mktemp("kernels"), whole_networks.read("fused_dense")
+    written = ", ".join(f"{constant}: {value}" for constant, value in one.constants.items())
+    text = f"/*\nconstants: {{{written}}}\n*/\n{written_out(one.text)}"
+    (folder / "kernels.cu").write_text(plant({"kernels.cu": text}, list(chain(*FAULTS.values())))["kernels.cu"])
+    (folder / "kernels.py").write_text("")  # for a launcher every kernel is compiled
+    return emulation.compile_host(variants.read("kernels", folder), folder, sandboxed=False)
+
+
+@pytest.fixture
+def emulated(library, run_emulated):
+    """A function of a script for fused_wgmma, and arrays that it is given: what the script saved."""
 
     def call(script, **arrays):
-        return run_emulated(BEGUN + script, compiled("fused_wgmma"), **arrays)
+        return run_emulated(BEGUN + script, library, **arrays)
 
     return call
 
@@ -252,7 +259,7 @@ SCALE = 1 / 255
 
 
 @pytest.fixture
-def errors_of_bytes(compiled, run_emulated):
+def errors_of_bytes(library, run_emulated):
     """A function of networks and kinds of kernels: of each the largest relative error of an image, in the norm, of the
     pooled first layer from bytes, emulated."""
 
@@ -268,9 +275,7 @@ def errors_of_bytes(compiled, run_emulated):
             y = y.reshape(3, conv.M, conv.H_out // 2, 2, conv.W_out // 2, 2).max(axis=(3, 5)).reshape(3, -1)
             expected[name] = np.maximum(y, 0) if network.steps[0].activation == "relu" else np.tanh(y)
             given |= {f"x {name}": x, f"w {name}": w}
-        made = run_emulated(
-            OF_BYTES, compiled("fused_mma"), SCALE, *(f"{name}:{kind}" for name, kind in places), **given
-        )
+        made = run_emulated(OF_BYTES, library, SCALE, *(f"{name}:{kind}" for name, kind in places), **given)
         errors = {}
         for name, kind in places:
             y = made[f"{name}:{kind}"].astype(np.float64)
@@ -312,23 +317,22 @@ def error(made, expected):
     """The largest relative error of an image, in the norm, where the expected numbers are finite."""
     known = np.isfinite(expected)
     assert np.array_equal(np.isfinite(made), known)
-    return max(np.linalg.norm((a - b)[k]) / np.linalg.norm(b[k]) for a, b, k in zip(made, expected, known, strict=True))
+    return max(np.linalg.norm(a[k] - b[k]) / np.linalg.norm(b[k]) for a, b, k in zip(made, expected, known, strict=True))
 
 
 def test_windows_of_warpgroups_are_tanh_of_float64_s_to_fp32(windows, drawn):
     assert error(windows(drawn.x, drawn.w), drawn.expected) < 2e-7
 
 
-def test_a_fault_in_the_windows_of_warpgroups_is_seen(windows, drawn, monkeypatch):
-    for number in IN_WINDOWS:
-        monkeypatch.setenv(FAULT, str(number))
+def test_a_fault_in_the_windows_of_warpgroups_is_seen(windows, drawn, planted):
+    for _ in planted("windows"):
         made = windows(drawn.x, drawn.w)
         assert not np.isfinite(made).all() or error(made, drawn.expected) > 2e-6
 
 
-def test_windows_of_warpgroups_in_tiles_are_tanh_of_float64_s_to_fp32(compiled, run_emulated, drawn):
+def test_windows_of_warpgroups_in_tiles_are_tanh_of_float64_s_to_fp32(library, run_emulated, drawn):
     for channels in (50, 7):
-        made = run_emulated(TILED_LAYER, compiled("fused_dense"), "fa17", x=drawn.x, w=drawn.w[:channels])["y"]
+        made = run_emulated(TILED_LAYER, library, "fa17", x=drawn.x, w=drawn.w[:channels])["y"]
         expected = drawn.expected[:, : channels * 144]
         assert error(untiled(made, 5, channels).reshape(5, -1), expected) < 2e-7, channels
 
@@ -366,12 +370,12 @@ def test_scores_and_labels_of_few_and_of_many_images_are_those_of_float64(emulat
         np.testing.assert_array_equal(made["labels"], expected.argmax(axis=1))
 
 
-def test_a_fault_in_the_last_layer_of_warpgroups_is_seen(emulated, sums, monkeypatch):
-    for of, number in IN_SCORES:
-        monkeypatch.setenv(FAULT, str(number))
-        given, expected = sums(*of)
-        made = emulated(SCORES, **given)["scores"]
-        assert np.linalg.norm(made - expected) > 1e-4 * np.linalg.norm(expected)
+def test_a_fault_in_the_last_layer_of_warpgroups_is_seen(emulated, sums, planted):
+    for group, shares, images in [("scores of few", 7, 3), ("scores of many", 1, 307)]:
+        given, expected = sums(shares, images)
+        for _ in planted(group):
+            made = emulated(SCORES, **given)["scores"]
+            assert np.linalg.norm(made - expected) > 1e-4 * np.linalg.norm(expected)
 
 
 def tiled(parts):
@@ -396,7 +400,7 @@ def untiled(x, images, channels):
 
 
 @pytest.fixture
-def error_of_many(compiled, run_emulated):
+def error_of_many(library, run_emulated):
     """A function of images, inputs and outputs: the largest relative error of a hidden layer's sums for many images, each
     tile's the sum of its shares. No share but those is written."""
 
@@ -406,7 +410,7 @@ def error_of_many(compiled, run_emulated):
         scaled = np.ldexp(x, 14).astype(np.float32)
         hi = scaled.astype(np.float16)
         parts = tiled(np.stack([(scaled - hi).astype(np.float16), hi], axis=1))
-        made = run_emulated(DENSE_OF_TILES, compiled("fused_dense"), images, x=parts, w=w)
+        made = run_emulated(DENSE_OF_TILES, library, images, x=parts, w=w)
         stages, steps, blocks = made["tiling"]
         begins = [stages * block // blocks for block in range(blocks)]
         y = np.zeros((images, outputs))
@@ -425,14 +429,13 @@ def test_a_dense_layer_of_many_images_is_that_of_float64_to_fp32(error_of_many):
         assert error_of_many(*shape) < 5e-7, shape
 
 
-def test_a_fault_in_a_dense_layer_of_many_images_is_seen(error_of_many, monkeypatch):
-    for number in IN_MANY:
-        monkeypatch.setenv(FAULT, str(number))
+def test_a_fault_in_a_dense_layer_of_many_images_is_seen(error_of_many, planted):
+    for number in planted("dense of many"):
         assert error_of_many(130, 672, 140) > 1e-5, number
 
 
 @pytest.fixture
-def error_of_shares(compiled, run_emulated, sums):
+def error_of_shares(library, run_emulated, sums):
     """A function of nothing: the relative error of scores from shares of three tiles, of which the second has two."""
     given, _ = sums(2, 307)
     partial = given["partial"]
@@ -441,7 +444,7 @@ def error_of_shares(compiled, run_emulated, sums):
     expected = np.tanh(hidden + given["fc1.bias"]) @ given["fc2.weight"].T.astype(np.float64) + given["fc2.bias"]
 
     def call():
-        made = run_emulated(SHARES, compiled("fused_dense"), 15, 5, 2, **given)
+        made = run_emulated(SHARES, library, 15, 5, 2, **given)
         assert np.array_equal(made["labels"], made["scores"].argmax(axis=1))
         return np.linalg.norm(made["scores"] - expected) / np.linalg.norm(expected)
 
@@ -452,9 +455,9 @@ def test_scores_from_shares_are_those_of_float64(error_of_shares):
     assert error_of_shares() < 1e-6
 
 
-def test_a_fault_in_the_sum_of_shares_is_seen(error_of_shares, monkeypatch):
-    monkeypatch.setenv(FAULT, str(IN_SHARES))
-    assert error_of_shares() > 1e-4
+def test_a_fault_in_the_sum_of_shares_is_seen(error_of_shares, planted):
+    for number in planted("scores of many", "scores of shares"):
+        assert error_of_shares() > 1e-4, number
 
 
 @pytest.fixture
@@ -478,9 +481,8 @@ def test_a_dense_layer_of_few_images_is_that_of_float64_to_fp32(error_of_dense):
         assert error_of_dense(*shape) < 5e-7, shape
 
 
-def test_a_fault_in_a_dense_layer_of_few_images_is_seen(error_of_dense, monkeypatch):
-    for number in IN_DENSE:
-        monkeypatch.setenv(FAULT, str(number))
+def test_a_fault_in_a_dense_layer_of_few_images_is_seen(error_of_dense, planted):
+    for number in planted("dense of few"):
         assert error_of_dense(70, 100, 134) > 1e-5, number
 
 
@@ -490,9 +492,8 @@ def test_a_first_layer_of_bytes_is_that_of_float64_to_fp32(errors_of_bytes):
     assert {place: error for place, error in errors_of_bytes(places).items() if not error < 2e-7} == {}
 
 
-def test_a_fault_in_a_first_layer_of_bytes_is_seen(errors_of_bytes, monkeypatch):
-    for number in range(1, 1 + len(FAULTS["fused_mma"])):
-        monkeypatch.setenv(FAULT, str(number))
+def test_a_fault_in_a_first_layer_of_bytes_is_seen(errors_of_bytes, planted):
+    for _ in planted("bytes"):
         (error,) = errors_of_bytes([("ece408", "pooled")]).values()
         assert error > 1e-4
 
@@ -513,7 +514,7 @@ def pooled_images():
 
 
 @pytest.fixture
-def error_of_first_layer(compiled, run_emulated):
+def error_of_first_layer(library, run_emulated):
     """A function of a network, and whether it has few images: the largest relative error of an image, in the norm, of the
     pooled first layer by fused_runs; of one with an infinity, of the outputs that do not meet it."""
 
@@ -524,9 +525,9 @@ def error_of_first_layer(compiled, run_emulated):
         x[2, 0, 3, 4] = np.inf
         w = (source.standard_normal(conv.w_shape) / 5).astype(np.float32)
         if few == "tiled":
-            made = run_emulated(TILED_LAYER, compiled("fused_dense"), network, x=x, w=w)["y"]
+            made = run_emulated(TILED_LAYER, library, network, x=x, w=w)["y"]
         else:
-            made = run_emulated(FIRST_LAYER, compiled("fused_runs"), network, few, x=x, w=w)["y"].astype(np.float64)
+            made = run_emulated(FIRST_LAYER, library, network, few, x=x, w=w)["y"].astype(np.float64)
         with np.errstate(invalid="ignore"):
             y = reference.convolve(x.astype(np.float64), w.astype(np.float64))
         y = y.reshape(3, conv.M, conv.H_out // 2, 2, conv.W_out // 2, 2).max(axis=(3, 5)).reshape(3, -1)
@@ -556,29 +557,28 @@ def test_a_first_layer_of_runs_is_that_of_float64_to_fp32(error_of_first_layer):
         assert error_of_first_layer(network, few) < 5e-7, (network, few)
 
 
-def test_a_fault_in_a_first_layer_of_runs_is_seen(error_of_first_layer, monkeypatch):
-    for network, number in ((network, number) for network, numbers in IN_RUNS.items() for number in numbers):
-        monkeypatch.setenv(FAULT, str(number))
-        assert error_of_first_layer(network) > 1e-3, (network, number)
-    monkeypatch.setenv(FAULT, str(IN_TILES))
-    assert error_of_first_layer("sp19", "tiled") > 1e-3
+def test_a_fault_in_a_first_layer_of_runs_is_seen(error_of_first_layer, planted):
+    for network in ("sp19", "ece408"):
+        for number in planted("runs", f"runs of {network}"):
+            assert error_of_first_layer(network) > 1e-3, (network, number)
+    for _ in planted("tiles"):
+        assert error_of_first_layer("sp19", "tiled") > 1e-3
 
 
-def pooled(compiled, run_emulated, images):
-    made = run_emulated(POOLED, compiled("fused_runs"), x=images.x, w=images.w)
+def pooled(library, run_emulated, images):
+    made = run_emulated(POOLED, library, x=images.x, w=images.w)
     return made["y"].reshape(9, -1).astype(np.float64), made["exponents"]
 
 
-def test_a_second_layer_pooled_by_warpgroups_is_that_of_float64_to_fp32(compiled, run_emulated, pooled_images):
-    made, exponents = pooled(compiled, run_emulated, pooled_images)
+def test_a_second_layer_pooled_by_warpgroups_is_that_of_float64_to_fp32(library, run_emulated, pooled_images):
+    made, exponents = pooled(library, run_emulated, pooled_images)
     assert error(made, pooled_images.expected) < 5e-7
     known = np.isfinite(pooled_images.expected).all(axis=1)
     np.testing.assert_array_equal(exponents[known], np.frexp(made[known].max(axis=1))[1] - 1)
 
 
-def test_a_fault_in_the_pooling_of_warpgroups_is_seen(compiled, run_emulated, pooled_images, monkeypatch):
+def test_a_fault_in_the_pooling_of_warpgroups_is_seen(library, run_emulated, pooled_images, planted):
     finite = np.isfinite(pooled_images.expected).all(axis=1)
-    for number in IN_POOLING:
-        monkeypatch.setenv(FAULT, str(number))
-        made, _ = pooled(compiled, run_emulated, pooled_images)
+    for number in planted("pooling"):
+        made, _ = pooled(library, run_emulated, pooled_images)
         assert not np.allclose(made[finite], pooled_images.expected[finite], rtol=1e-3), number

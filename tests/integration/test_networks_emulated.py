@@ -317,7 +317,9 @@ def error(made, expected):
     """The largest relative error of an image, in the norm, where the expected numbers are finite."""
     known = np.isfinite(expected)
     assert np.array_equal(np.isfinite(made), known)
-    return max(np.linalg.norm(a[k] - b[k]) / np.linalg.norm(b[k]) for a, b, k in zip(made, expected, known, strict=True))
+    return max(
+        np.linalg.norm(a[k] - b[k]) / np.linalg.norm(b[k]) for a, b, k in zip(made, expected, known, strict=True)
+    )
 
 
 def test_windows_of_warpgroups_are_tanh_of_float64_s_to_fp32(windows, drawn):

@@ -83,12 +83,13 @@ SLOWED = "none of 7 samples is a figure: 7 were taken while a slowdown was activ
 def without_figures(evidence_of, rewritten, archive):
     """The last lines where layer times of shared_input are no figures: (status, reason) by the number of images."""
 
-    def lines(outcomes):
+    def lines(outcomes, **changes):
         def change(content):
             rows = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False)
             times = rows.case.str.startswith("fa18/") & (rows.variant == "shared_input") & (rows.kind == "layer")
             for size, (status, reason) in outcomes.items():
                 rows.loc[times & (rows["size"] == size), ["status", "reason", "n"]] = [status, reason, "0"]
+            rows.loc[times & (rows.n == "0"), list(changes)] = list(changes.values())
             return rows.to_csv(index=False).encode()
 
         return console_summary.summary_lines(evidence_of(rewritten(archive, "op_times.csv", change)), PDF, HTML)
@@ -118,6 +119,15 @@ def test_times_refused_for_a_busy_machine_are_told_once_with_what_measures_them_
         "  left out: some times of shared_input (refused: other programs kept the CPU busy); to meas"
     )
     assert " report --forcerun measure_variant run_program --config study=fa18" in line
+
+
+def test_cpu_times_that_were_refused_are_told_with_what_measures_them_again(without_figures):
+    said = without_figures({"10": ("refused", "it claims 1 ms")}, variant="simd", device="cpu", kind="op")
+    (line,) = (line for line in said if "it claims" in line)
+    assert line == (
+        "  left out: some times of simd (refused: it claims 1 ms); to measure again: .venv/bin/snakemake --cores 1 "
+        "report --forcerun measure_variant run_program --config study=fa18"
+    )
 
 
 def of_few(evidence_of, few_variants, path, *names, **changes):

@@ -164,6 +164,19 @@ def test_an_answer_that_comes_late_is_no_false_claim_where_others_kept_the_machi
         measured(slow)
 
 
+def test_how_long_the_judge_looks_at_a_process_before_it_lets_it_go_on_is_no_time_of_its_calls(
+    cpu_variant, monkeypatch
+):
+    look = variant_process.exact_processor_s
+
+    def look_long(pid):
+        time.sleep(0.01)
+        return look(pid)
+
+    monkeypatch.setattr(variant_process, "exact_processor_s", look_long)
+    assert measured(cpu_variant(f"time.sleep(0.004)\n{RIGHT}", before="import time"))
+
+
 @pytest.mark.parametrize("looks_false", [1, 2])
 def test_a_claim_that_looks_false_once_is_timed_again_and_twice_is_refused(looks_false, cpu_variant, monkeypatch):
     audit, audits = TimedVariant._audit_samples, itertools.count(1)

@@ -163,10 +163,9 @@ class TimedVariant:
     def _ask(self, handle: int | None = None, /, **request: Any) -> dict[str, Any]:
         """What the process answers. On a CPU it stands still otherwise: it neither slows down what is timed beside it, nor
         sees inputs before the call on them, nor writes results after it."""
-        began = perf_counter()
         worked_s = self.process.resume()  # on its inputs, perhaps: that counts too
         answer = self.process.ask(handle, **request)
-        self._asked_ms = (perf_counter() - began + worked_s) * 1e3
+        self._asked_ms = (perf_counter() - self.process.resumed_s + worked_s) * 1e3
         if not self._bench.on_device:
             self.process.pause()
         return answer

@@ -96,6 +96,8 @@ class VariantProcess:
         self._paused = dict[int, float]()
         """Processes that stand still, and the processor time that each had taken then."""
         self._times_awake = 0
+        self.resumed_s = 0.0
+        """When it was last let go on, by `perf_counter`: what this process looks at before is no time of a call."""
 
     def start(self) -> "VariantProcess":
         """Have it load what it needs while this process does something else; itself."""
@@ -153,6 +155,7 @@ class VariantProcess:
                     f"{self._variant.name} works while it is to stand still: {worked_s * 1e3:.3g} ms of processor time, and "
                     f"{STANDING_S * 1e3:g} ms would pass",
                 )
+        self.resumed_s = time.perf_counter()
         self._signal(self._paused, signal.SIGCONT)
         self._paused = {}
         return worked_s

@@ -104,6 +104,8 @@ def _remedy(ev: Evidence, device: str, status: str, reason: str) -> str:
         return f"to measure again, with them closed: {RUN} {missing_data.AGAIN} --config study={ev.name}"
     if status not in ("stale", "not_measured", "refused"):
         return f"after a correction: {_command('check', ev)}"
+    if device == "cpu" and status == "refused":  # what is there already would not be made again
+        return f"to measure again: {RUN} {missing_data.AGAIN} --config study={ev.name}"
     if device == "cpu":
         return f"to measure: {RUN} report --config study={ev.name} cpu=live"
     return f"to measure, on a machine with an NVIDIA GPU: {_measure(ev)}"

@@ -19,8 +19,8 @@
 constexpr int DENSE_ROWS = 128, DENSE_INPUTS = 32;            // images of a tile, inputs of a stage
 constexpr int DENSE_X_BYTES = DENSE_ROWS * DENSE_INPUTS * 4;  // of a stage's inputs
 
-// Where the lo part of an image's input lies: (tile, stage, lo or hi, image, input). Each two images its quarters, 8 inputs,
-// change places, so that 8 rows of a quarter lie in different banks. `stages`: of a tile.
+// Where the lo part of an image's input lies: (tile, stage, lo or hi, image, input). The quarters of a row, 8 inputs each,
+// are swapped otherwise every two images, so that 8 rows of a quarter lie in different banks. `stages`: of a tile.
 __device__ __forceinline__ __half* dense_place(__half* x, int image, int stage, int input, int stages)
 {
     const int row = image % DENSE_ROWS;

@@ -7,7 +7,7 @@ idea:      'cuBLAS needs a GEMM for each share of the inputs, because tensor cor
            Fetched by cp.async, inputs would cross from the L2 cache twice. Blocks share the inputs of all tiles evenly
            (stream-K), so that no multiprocessor waits for another. The last layer adds up what they share, for five
            images a warp. One CUDA graph launches all. Up to 300 images, nothing changes.'
-expect:    At 10,000 images the fully connected layer takes 15 to 35 % less time, most where it has few outputs. The first
+expect:    At 10,000 images the fully connected layer takes 15 to 40 % less time, most where it has few outputs. The first
            layer takes up to 10 % more, as it writes memory in smaller pieces. Networks take 7 to 14 % less. The errors
            fall to a quarter or less.
 builds_on: fused_runs

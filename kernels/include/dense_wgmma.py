@@ -17,13 +17,10 @@ def tiled_inputs(kernels: Any, images: int, channels: int, values: int) -> Any:
 
 def in_order_of_tiles(w: Any, channels: int) -> Any:
     """Weights (outputs, inputs) of those inputs. A stage has 16 values of two channels."""
-    import cupy
-
-    values = w.shape[1] // channels
-    padded = cupy.zeros((len(w), -(-channels // 2) * 2, -(-values // 16) * 16))
-    padded[:, :channels, :values] = cupy.asarray(w).reshape(len(w), channels, values)
-    split = padded.reshape(len(w), padded.shape[1] // 2, 2, padded.shape[2] // 16, 16)
-    return split.transpose(0, 1, 3, 2, 4).reshape(len(w), -1)
+    of_channels = w.reshape(len(w), channels, -1)
+    padded = np.pad(of_channels, ((0, 0), (0, -channels % 2), (0, -of_channels.shape[2] % 16)))
+    pairs = padded.reshape(len(w), padded.shape[1] // 2, 2, padded.shape[2] // 16, 16)
+    return pairs.transpose(0, 1, 3, 2, 4).reshape(len(w), -1)
 
 
 def many_connected(kernels: Any, images: int, x: Any, w: Any, classifier: Any) -> Any:

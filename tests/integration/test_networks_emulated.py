@@ -122,7 +122,9 @@ def classifier(partial, weight_exponents, stages, steps, blocks):
     partial[...] = np.nan
     return lambda scores, labels: None
 
-connect(kernels, int(arguments[0]), on_device(given["x"]), given["w"], classifier)(None, None)
+images, channels = map(int, arguments)
+w = names["in_order_of_tiles"](given["w"], channels)
+connect(kernels, images, on_device(given["x"]), w, classifier)(None, None)
 np.savez(out, **made)
 """
 
@@ -209,11 +211,11 @@ def planted(monkeypatch):
     """Plant each fault of what a test is of, one after another."""
 
     def plant_each(*groups):
-        every = [group for group, faults in FAULTS.items() for _ in faults]
-        for number, group in enumerate(every, 1):
-            if group in groups:
-                monkeypatch.setenv(FAULT, str(number))
-                yield number
+        every = list(chain(*FAULTS.values()))
+        for fault in chain(*(FAULTS[group] for group in groups)):
+            number = every.index(fault) + 1
+            monkeypatch.setenv(FAULT, str(number))
+            yield number
 
     return plant_each
 
@@ -358,10 +360,16 @@ def sums():
             "fc2.weight": source.standard_normal((10, 500)).astype(np.float32),
             "fc2.bias": source.standard_normal(10).astype(np.float32),
         }  # fmt: skip
-        hidden = np.ldexp(partial.astype(np.float64).sum(axis=0)[:, :500], exponents - 28) + given["fc1.bias"]
-        return given, np.tanh(hidden) @ given["fc2.weight"].T.astype(np.float64) + given["fc2.bias"]
+        return given, scores_of(given)
 
     return draw
+
+
+def scores_of(given):
+    """The scores in float64; shares that a tile does not have are NaN."""
+    added = np.nan_to_num(given["partial"][:, :, :500].astype(np.float64)).sum(axis=0)
+    hidden = np.tanh(np.ldexp(added, given["exponents"] - 28) + given["fc1.bias"])
+    return hidden @ given["fc2.weight"].T.astype(np.float64) + given["fc2.bias"]
 
 
 def test_scores_and_labels_of_few_and_of_many_images_are_those_of_float64(emulated, sums):
@@ -381,10 +389,11 @@ def test_a_fault_in_the_last_layer_of_warpgroups_is_seen(emulated, sums, planted
 
 
 def tiled(parts):
-    """Lo and hi parts (images, 2, inputs) in the order of `dense_place`."""
-    images, _, inputs = parts.shape
-    x = np.pad(parts, ((0, -images % 128), (0, 0), (0, 0))).reshape(-1, 128, 2, inputs // 32, 4, 8)
-    return in_places(np.ascontiguousarray(x.transpose(0, 3, 2, 1, 4, 5))).reshape(*x.shape[:1], -1, 2, 128, 32)
+    """Lo and hi parts (images, 2, channels, values) in the order of `dense_place`, 16 of two channels a stage."""
+    images, _, channels, values = parts.shape
+    x = np.pad(parts, ((0, -images % 128), (0, 0), (0, -channels % 2), (0, -values % 16)))
+    pairs = x.reshape(-1, 128, 2, x.shape[2] // 2, 2, x.shape[3] // 16, 16).transpose(0, 3, 5, 2, 1, 4, 6)
+    return in_places(pairs.reshape(len(pairs), -1, 2, 128, 4, 8)).reshape(len(pairs), -1, 2, 128, 32)
 
 
 def in_places(quarters):
@@ -403,16 +412,17 @@ def untiled(x, images, channels):
 
 @pytest.fixture
 def error_of_many(library, run_emulated):
-    """A function of images, inputs and outputs: the largest relative error of a hidden layer's sums for many images, each
-    tile's the sum of its shares. No share but those is written."""
+    """A function of images, channels, their values and outputs: the largest relative error of a hidden layer's sums for many
+    images, each tile's the sum of its shares. No share but those is written."""
 
-    def call(images, inputs, outputs):
+    def call(images, channels, values, outputs):
         source = np.random.default_rng(5)
-        x, w = source.uniform(-1, 1, (images, inputs)), source.standard_normal((outputs, inputs))
+        x = source.uniform(-1, 1, (images, channels, values))
+        w = source.standard_normal((outputs, channels * values))
         scaled = np.ldexp(x, 14).astype(np.float32)
         hi = scaled.astype(np.float16)
         parts = tiled(np.stack([(scaled - hi).astype(np.float16), hi], axis=1))
-        made = run_emulated(DENSE_OF_TILES, library, images, x=parts, w=w)
+        made = run_emulated(DENSE_OF_TILES, library, images, channels, x=parts, w=w)
         stages, steps, blocks = made["tiling"]
         begins = [stages * block // blocks for block in range(blocks)]
         y = np.zeros((images, outputs))
@@ -421,29 +431,27 @@ def error_of_many(library, run_emulated):
             rows, shares = slice(tile * 128, (tile + 1) * 128), last - first + 1
             assert np.isnan(made["partial"][shares:, rows]).all()
             y[rows] = made["partial"][:shares, rows, :outputs].astype(np.float64).sum(axis=0)
-        return error(np.ldexp(y, made["exponents"][:outputs] - 28), x @ w.T)
+        return error(np.ldexp(y, made["exponents"][:outputs] - 28), x.reshape(images, -1) @ w.T)
 
     return call
 
 
 def test_a_dense_layer_of_many_images_is_that_of_float64_to_fp32(error_of_many):
-    for shape in [(300, 672, 140), (3, 32, 160), (130, 7200, 500)]:
+    for shape in [(300, 6, 105, 140), (3, 1, 16, 160), (130, 50, 144, 500)]:
         assert error_of_many(*shape) < 5e-7, shape
 
 
 def test_a_fault_in_a_dense_layer_of_many_images_is_seen(error_of_many, planted):
     for number in planted("dense of many"):
-        assert error_of_many(130, 672, 140) > 1e-5, number
+        assert error_of_many(130, 6, 105, 140) > 1e-5, number
 
 
 @pytest.fixture
 def error_of_shares(library, run_emulated, sums):
-    """A function of nothing: the relative error of scores from shares of three tiles, of which the second has two."""
+    """A function that tells the relative error of scores from shares of three tiles, of which the second has two."""
     given, _ = sums(2, 307)
-    partial = given["partial"]
-    partial[1, :128] = partial[1, 256:] = np.nan
-    hidden = np.ldexp(np.nan_to_num(partial[:, :, :500]).astype(np.float64).sum(axis=0), given["exponents"] - 28)
-    expected = np.tanh(hidden + given["fc1.bias"]) @ given["fc2.weight"].T.astype(np.float64) + given["fc2.bias"]
+    given["partial"][1, :128] = given["partial"][1, 256:] = np.nan
+    expected = scores_of(given)
 
     def call():
         made = run_emulated(SHARES, library, 15, 5, 2, **given)

@@ -1,5 +1,5 @@
 // A first layer of few output channels and its pooling by Hopper's wgmma, FP32 values as hi and lo FP16 parts. Beside
-// what fused_wgmma.cu has: where results go, and tanh.
+// what fused_mma.cu has: where results in FP32 go.
 //
 // A row of A is a run of 8 neighbouring pixels in two rows of an image, which serves SHIFTS = 9 - K neighbouring
 // outputs. A column of B is the weights of one output channel, shifted by 0 ... SHIFTS - 1 pixels to the right, and by
@@ -11,6 +11,8 @@
 
 #include "async_copy.cuh"
 #include "conv_single_channel.cuh"
+#include "dense_wgmma.cuh"
+#include "tanh.cuh"
 #include "wgmma.cuh"
 
 // wgmma of 16 columns too.
@@ -27,15 +29,16 @@ __device__ __forceinline__ void wgmma_runs(float* d, const unsigned (&a)[4], uns
 }
 
 // 1xWxW * M@KxK, pooled 2 x 2. A block, one warpgroup, takes IMAGES images at a time; a warp has 16 runs of one of
-// them. PLANE: values from one channel of results to the next.
-// DOWN: see multiply_down.
-template <int K_, int W_, int M_, int IMAGES_, int ACTIVATION_, int PLANE_, bool DOWN_ = false>
+// them. TILED: see StoreTiles. DOWN: see multiply_down.
+template <int K_, int W_, int M_, int IMAGES_, int ACTIVATION_, bool TILED, bool DOWN_ = false>
 struct PooledRuns {
     static constexpr bool DOWN = DOWN_;
-    static constexpr int K = K_, W = W_, M = M_, IMAGES = IMAGES_, ACTIVATION = ACTIVATION_, PLANE = PLANE_;
+    static constexpr int K = K_, W = W_, M = M_, IMAGES = IMAGES_, ACTIVATION = ACTIVATION_;
     static constexpr int SHIFTS = 9 - K;
     static constexpr int W_OUT = W - K + 1;
     static constexpr int WINDOWS = W_OUT / 2 * (W_OUT / 2);
+    static constexpr int SIXTEENS = (WINDOWS + 15) / 16;
+    static constexpr int PLANE = TILED ? SIXTEENS * 8 : WINDOWS;  // from one channel of results to the next
     static constexpr int RUNS_PER_ROW = W_OUT / SHIFTS;
     static constexpr int RUNS = RUNS_PER_ROW * (W_OUT / 2);
     static constexpr int WARP_RUNS = (RUNS + 15) / 16;  // so many times 16 runs has an image
@@ -83,20 +86,47 @@ template <class L> __device__ void write_runs_layout(int* layout)
     layout[2] = L::SHARED_BYTES;
 }
 
-// The results of an image that is computed in FP32, whose channels follow each other, to where they belong.
-template <class L, class Store> struct StoreInPlanes {
-    Store epilogue;
-
-    __device__ void store(int image, int, int i, float value) const
-    {
-        epilogue.store(image, L::M * L::PLANE, i / L::WINDOWS * L::PLANE + i % L::WINDOWS, value);
-    }
-};
-
 __device__ __forceinline__ float activated_run(float value, int activation)
 {
     return activation == TANH ? tanh_of(value) : fmaxf(value, 0.0f);
 }
+
+// Results go, split, where dense_wgmma wants them. In conv_pool_runs a lane has one of each 8 columns' channels, and an
+// `i` that lies twice its group_id behind a multiple of 16. So a lane's places differ by whole stages: 16 values
+// further, or two channels, is a stage further.
+template <class L> struct StoreTiles {
+    static constexpr int STAGES = L::M / 2 * L::SIXTEENS;
+    static_assert(L::M % 2 == 0, "pairs of channels");
+    __half* __restrict__ y;
+
+    // Of an image that is computed in FP32, whose channels follow each other.
+    __device__ void store(int image, int, int i, float value) const
+    {
+        store_in_tiles(y, image, i / L::WINDOWS, i % L::WINDOWS, value, L::SIXTEENS, STAGES);
+    }
+    // Two neighbouring values.
+    __device__ void store_words(int image, int i, unsigned hi, unsigned lo) const
+    {
+        const int lane_channel = L::SHIFTS == 4 ? threadIdx.x % 4 / 2 : threadIdx.x % 4;
+        const int within = threadIdx.x / 4 % 8 * 2;
+        __half* const of_lane =
+            dense_place(y, image, lane_channel / 2 * L::SIXTEENS, lane_channel % 2 * 16 + within, STAGES);
+        const int further = i - lane_channel * L::PLANE - within;
+        unsigned* const place = (unsigned*)(of_lane + (long long)further * (DENSE_X_BYTES / 32));
+        place[0] = lo;
+        place[DENSE_HI / 2] = hi;
+    }
+    // As StoreSplit's. Here of two neighbouring lanes one stores the first values of both, the other the second ones.
+    __device__ void store_pair(int image, int, int i, int distance, float2 values, bool first, bool second) const
+    {
+        const bool odd = threadIdx.x % 2;
+        const uint2 parts = split(values.x * power_of_two(SCALE_EXPONENT), values.y * power_of_two(SCALE_EXPONENT));
+        const unsigned hi = __shfl_xor_sync(0xffffffffu, parts.x, 1), lo = __shfl_xor_sync(0xffffffffu, parts.y, 1);
+        if (odd ? second : first)
+            store_words(image, odd ? i - 1 + distance : i, __byte_perm(parts.x, hi, odd ? 0x3276 : 0x5410),
+                        __byte_perm(parts.y, lo, odd ? 0x3276 : 0x5410));
+    }
+};
 
 // Store two values of each lane, side by side. EVEN: i and count are.
 template <bool EVEN>
@@ -108,16 +138,14 @@ __device__ __forceinline__ void store_neighbours(
     else
         epilogue.store_pair(image, count, i, 1, values, first, second);
 }
-// The same, split. Behind the last value that is there, one that is not may be stored.
-template <bool EVEN>
+// The same, split.
+template <bool EVEN, class L>
 __device__ __forceinline__ void store_neighbours(
-    const StoreSplit& epilogue, int image, int count, int i, float2 values, bool first, bool)
+    const StoreTiles<L>& epilogue, int image, int, int i, float2 values, bool first, bool)
 {
     static_assert(EVEN, "both parts of two values are a word each");
     const uint2 parts = split(values.x * power_of_two(SCALE_EXPONENT), values.y * power_of_two(SCALE_EXPONENT));
-    if (!first) return;
-    *(unsigned*)(epilogue.lo_parts(image, count) + count + i) = parts.x;
-    *(unsigned*)(epilogue.lo_parts(image, count) + i) = parts.y;
+    if (first) epilogue.store_words(image, i, parts.x, parts.y);
 }
 
 // The largest of the four outputs in a window, of channels in columns 8 * i and on: `half` 0 or 1, of rows group_id or
@@ -282,8 +310,8 @@ __device__ __forceinline__ void conv_pool_runs(
             split_pairs(values, smem_image, smem_image + L::WORDS, L::WORDS, 128, image_scale, too_small);
             multiplied[i] = !__syncthreads_or(out_of_range);  // and the image is complete before anyone reads it
             if (!multiplied[i] && first + i < N && blockIdx.y == 0)
-                conv_pool_image_fp32(FloatInput{x + (size_t)image * W * W}, w, StoreInPlanes<L, Store>{epilogue}, image,
-                                     W, W, L::M, L::K, L::ACTIVATION);
+                conv_pool_image_fp32(FloatInput{x + (size_t)image * W * W}, w, epilogue, image, W, W, L::M, L::K,
+                                     L::ACTIVATION);
             if (image + gridDim.x * L::IMAGES < N)
                 prefetch_l2(x + (size_t)(image + gridDim.x * L::IMAGES) * W * W, W * W, threadIdx.x, 128);
         }

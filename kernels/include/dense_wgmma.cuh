@@ -29,6 +29,17 @@ __device__ __forceinline__ __half* dense_place(__half* x, int image, int stage, 
 }
 constexpr int DENSE_HI = DENSE_ROWS * DENSE_INPUTS;  // from a lo part to its hi part
 
+// Store the parts of an activated value of a convolution there. A stage has 16 values of two channels: of a pair of
+// channels all values, `sixteens` stages, and then of the next pair.
+__device__ __forceinline__ void store_in_tiles(
+    __half* y, int image, int channel, int i, float value, int sixteens, int stages)
+{
+    const uint2 parts = split(value * power_of_two(SCALE_EXPONENT), 0.0f);
+    __half* const place = dense_place(y, image, channel / 2 * sixteens + i / 16, channel % 2 * 16 + i % 16, stages);
+    place[0] = __ushort_as_half(parts.y);
+    place[DENSE_HI] = __ushort_as_half(parts.x);
+}
+
 // Columns: outputs of a tile, and of a chunk.
 template <int WIDTH_, int CHUNK_> struct DenseTile {
     static constexpr int WIDTH = WIDTH_, CHUNK = CHUNK_, CHUNKS = WIDTH / CHUNK;

@@ -1,367 +1,195 @@
 /*
-title:     First layer by wgmma, FP16 parts multiplied by cuBLAS
-idea:      'A first layer of many output channels is a GEMM as well, of 64 outputs by 25 weights of 56 channels.
-           Hopper''s wgmma takes the weights from shared memory itself. The pixels come as words of two neighbours
-           from one of two copies of the image, one for even columns and one for odd ones. The four outputs of a
-           pooling window lie in one lane, which keeps the largest, takes tanh by two approximating instructions or,
-           near 0, by a series, and splits it. The parts leave through shared memory, 16 bytes at a time. In the last
-           layer a warp has five images, for which it reads the weights once. Up to 300 images take another path, a
-           CUDA graph. There a first layer in FP32 has many small blocks, and so many blocks share the inputs of the
-           dense layer that each loads once.'
-expect:    The first layer of 50 output channels no longer reads weights from shared memory into registers, and falls
-           from 0.33 to 0.15 ms at 10,000 images. That is near the time of writing its results. The network falls from
-           0.74 to 0.6 ms. Ten images take 24 microseconds in place of 52. Errors stay those of FP32 sums.
+title:     Both layers by wgmma
+idea:      'Hopper''s wgmma multiplies in every layer. In a first layer of many channels, a row of A is the pixels under
+           an output. Where channels are few, it is a run of 8 pixels in two rows, which serves several outputs. Either
+           way a lane has all four outputs of a pooling window. The first layer writes its results, split, as the fully
+           connected layer wants them. So the TMA brings 32 inputs of 128 images by one bulk copy. That layer adds the
+           products of 32 inputs by themselves, because tensor cores lose digits in long sums. It keeps its sums in
+           registers, and blocks share the inputs of all tiles evenly (stream-K). A pooled second convolution is conv''s
+           fp16x3_wgmma, which pools in shared memory. Up to 300 images, many blocks share an image, and the inputs of
+           the fully connected layer. One CUDA graph launches all.'
+expect:    'The fully connected layer takes 15 to 40 % less time than cuBLAS. A library needs a GEMM for each share of the
+           inputs, and each reads and writes all sums. The first layers take a half to two thirds of the time that
+           mma.sync takes. At 10,000 images on an H200, fa17 takes 0.52 ms, fa18 0.31, fa19 0.64 and ece408 0.73. Ten
+           images take half the time. The errors fall to a quarter or less.'
 builds_on: fused_cublas
 split:     {precision: fp16, products: 3}
-constants: {POOL_SPLIT_28_BLOCKS: 4}
+constants: {WINDOWS_BLOCKS: 4, RUNS_BLOCKS: 4, RUNS_86_BLOCKS: 5, WGMMA_4_GROUPS: 3, WGMMA_4_BLOCKS: 1}
 method:    any
 least_arch: sm_90a
-requires:  torch
+reference: https://arxiv.org/abs/2301.03598
 */
 
 #include "fused_mma.cu"
 
+#include "conv_channels_wgmma.cuh"
+#include "conv_pool_wgmma.cuh"
+#include "conv_pool_windows.cuh"
 #include "dense_few.cuh"
-#include "wgmma.cuh"
+#include "dense_wgmma.cuh"
+#include "tanh.cuh"
 
 constexpr int MOST_HIDDEN = 1024;  // values of the hidden layer
 
-// 1 - 2 / (1 + e^2x), and near 0, where that would lose digits, x + x^3 * a series: within 3e-7 of tanh.
-__device__ __forceinline__ float tanh_of(float x)
-{
-    const float magnitude = fabsf(x);
-    float power, reciprocal;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(magnitude * 2.88539008f));
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(power + 1.0f));
-    const float far = fmaf(-2.0f, reciprocal, 1.0f);
-    const float square = x * x;
-    const float series =
-        fmaf(fmaf(fmaf(0.0164587132f, square, -0.0526841161f), square, 0.133209414f), square, -0.333329575f);
-    return magnitude < 0.55f ? fmaf(series * square, x, x) : copysignf(far, x);
-}
+// ---- First layers of few channels --------------------------------------------------------------------
 
-// Splits the weights of one output channel a block, M of them and zeros behind, into the order of wgmma's B: 8 channels
-// x 8 weights are 128 bytes, the next 8 weights follow, then the next 8 channels, then the next 16 weights; all lo
-// parts follow all hi parts. A row of 5 weights takes 6 values, the last of them zero.
-extern "C" __global__ void split_window_weights(
-    const float* __restrict__ w, __half* __restrict__ weight_parts, int* __restrict__ exponents, int M)
-{
-    __shared__ unsigned warp_max[32];
-    const int channel = blockIdx.x;
-    const int channels = gridDim.x;
-    const float* weights = w + (size_t)channel * 25;
+using Many48 = PooledRuns<5, 48, 6, 2, TANH, true>;
 
-    unsigned largest = threadIdx.x < 25 && channel < M ? magnitude_bits(weights[threadIdx.x]) : 0;
-    largest = block_max(largest, warp_max);
-    const int exponent = exponent_of(largest);
-    if (threadIdx.x == 0) exponents[channel] = largest < INFINITY_BITS ? exponent : OUT_OF_RANGE;
-    const float2 scale = scale_factors(SCALE_EXPONENT - exponent);
-    if (threadIdx.x >= 32) return;
-
-    const int i = threadIdx.x;
-    const int p = i / 6;
-    const int q = i % 6;
-    const uint2 split_weight =
-        split(channel < M && p < 5 && q < 5 ? weights[p * 5 + q] * scale.x * scale.y : 0.0f, 0.0f);
-    __half* const hi =
-        weight_parts + ((i / 16 * channels + channel / 8 * 8) * 2 + i % 16 / 8 * 8) * 8 + channel % 8 * 8 + i % 8;
-    hi[0] = __ushort_as_half(split_weight.x);
-    hi[32 * channels] = __ushort_as_half(split_weight.y);
-}
-
-// 1x28x28 * M@5x5 with M up to 56, pooled 2 x 2, tanh, and split: times 2^SCALE_EXPONENT, an image's lo parts before
-// its hi parts. A block, one warpgroup, takes two images at a time; the next two wait in registers. A row of A is an
-// output in the top or the bottom row of a pooling window: rows group_id in its left column, rows group_id + 8 in its
-// right.
-struct PoolWindows28 {
-    static constexpr int W = 28, K = 5, CHANNELS = 56;
-    static constexpr int WINDOWS_PER_ROW = (W - K + 1) / 2;
-    static constexpr int WINDOWS = WINDOWS_PER_ROW * WINDOWS_PER_ROW;  // of an image
-    static constexpr int WORDS = W * W / 2;                            // of a copy of an image
-    static constexpr int WEIGHT_BYTES = 2 * 32 * CHANNELS * 2;
-    // A stage of results: for each channel, words of 32 windows and a gap that keeps lanes out of each other's banks;
-    // all hi parts, and from LO_STAGE on all lo parts.
-    static constexpr int LINE = 20, LO_STAGE = CHANNELS * LINE + 16, STAGE = LO_STAGE + CHANNELS * LINE;
-    // Shared memory: the weights; for two images, hi and lo parts of two copies; two stages of results.
-    static constexpr int SHARED_BYTES = WEIGHT_BYTES + 8 * WORDS * 4 + 2 * STAGE * 4;
-    static constexpr int LOADS_PER_THREAD = (WORDS + 63) / 64;  // two warps load an image
-    static constexpr int TILES = 2 * WINDOWS / 32;
-    static_assert(2 * WINDOWS % 32 == 0 && WINDOWS % 8 == 0, "a warp's windows are of one image");
-};
-
-// Where the launcher reads what it must know: output channels with those of zeros, bytes of their weights' parts, and
-// bytes of a block's shared memory.
-extern "C" __global__ void pool_windows_layout(int* __restrict__ layout)
-{
-    layout[0] = PoolWindows28::CHANNELS;
-    layout[1] = PoolWindows28::WEIGHT_BYTES;
-    layout[2] = PoolWindows28::SHARED_BYTES;
-}
-
-// A thread's words of an image, and the number following each. Behind a row that meets a weight of zero, and a thread
-// that has no word has that of another.
-struct ImageWords {
-    float2 values[PoolWindows28::LOADS_PER_THREAD];
-    float following[PoolWindows28::LOADS_PER_THREAD];
-};
-
-// Load an image, the last one where there is no such image, to the registers of two warps.
-__device__ __forceinline__ void load_words(ImageWords& words, const float* x, int image, int N)
-{
-    constexpr int W = PoolWindows28::W;
-    const float* source = x + (size_t)min(image, N - 1) * W * W;
-    #pragma unroll
-    for (int r = 0; r < PoolWindows28::LOADS_PER_THREAD; ++r) {
-        const int word = min(threadIdx.x % 64 + r * 64, PoolWindows28::WORDS - 1);
-        words.values[r] = ((const float2*)source)[word];
-        words.following[r] = source[min(2 * word + 2, W * W - 1)];
-    }
-}
-
-__device__ __forceinline__ void store_warp_max(unsigned (&warp_max)[4], const ImageWords& words, int warp, int lane)
-{
-    const unsigned largest = __reduce_max_sync(0xffffffffu, max_magnitude(words.values));
-    if (lane == 0) warp_max[warp] = largest;
-}
-
-// Split an image to shared memory: hi parts of two copies, in which a word begins with an even column or with an odd
-// one, and then their lo parts.
-__device__ __forceinline__ void split_words(unsigned* smem_image, const ImageWords& words, float scale)
-{
-    constexpr int WORDS = PoolWindows28::WORDS;
-    #pragma unroll
-    for (int r = 0; r < PoolWindows28::LOADS_PER_THREAD; ++r) {
-        const int word = threadIdx.x % 64 + r * 64;
-        if (word >= WORDS) break;
-        unsigned* const place = smem_image + word;
-        const uint2 even = split(words.values[r].x * scale, words.values[r].y * scale);
-        const uint2 last = split(words.following[r] * scale, 0.0f);
-        place[0] = even.x;
-        place[WORDS] = __byte_perm(even.x, last.x, 0x5432);
-        place[2 * WORDS] = even.y;
-        place[3 * WORDS] = __byte_perm(even.y, last.y, 0x5432);
-    }
-}
-
-// Copy all weights to shared memory. Tensor cores read them through the asynchronous proxy.
-__device__ __forceinline__ void copy_weights(uint4* smem_weights, const uint4* weight_parts)
-{
-    for (int i = threadIdx.x; i < PoolWindows28::WEIGHT_BYTES / 16; i += 128) smem_weights[i] = weight_parts[i];
-    fence_proxy_async();
-}
-
-// What undoes the weights' scales, where FP32 has its exponent. A channel that is not there has an exponent of zero.
-__device__ __forceinline__ void load_unscale_bits(
-    int2 (&unscale_bits)[PoolWindows28::CHANNELS / 2], const int* weight_exponents)
-{
-    if (threadIdx.x < PoolWindows28::CHANNELS)
-        ((int*)unscale_bits)[threadIdx.x] = (weight_exponents[threadIdx.x] - 2 * SCALE_EXPONENT + 127) << 23;
-}
-
-// The words of the kernel window that a lane fetches: three a row, and a last one that meets weights of zero.
-__device__ __forceinline__ void find_window_words(int (&word_offsets)[4], int lane_in_group)
-{
-    #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const int word = min(4 * i + lane_in_group, 14);
-        word_offsets[i] = word / 3 * (PoolWindows28::W / 2) + word % 3;
-    }
-}
-
-__device__ __forceinline__ const unsigned* corner_of(const unsigned* smem_image, int window)
-{
-    using L = PoolWindows28;
-    return smem_image + window / L::WINDOWS_PER_ROW * 2 * (L::W / 2) + window % L::WINDOWS_PER_ROW;
-}
-
-// Fetch the fragments of A for the top and the bottom row of pooling windows, two steps each.
-__device__ __forceinline__ void load_window_fragments(
-    unsigned (&hi)[2][2][4], unsigned (&lo)[2][2][4], const unsigned* corner, const int (&word_offsets)[4])
-{
-    using L = PoolWindows28;
-    #pragma unroll
-    for (int row = 0; row < 2; ++row)
-        #pragma unroll
-        for (int step = 0; step < 2; ++step)
-            #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const unsigned* place = corner + row * (L::W / 2) + word_offsets[2 * step + i / 2] + i % 2 * L::WORDS;
-                hi[row][step][i] = place[0];
-                lo[row][step][i] = place[2 * L::WORDS];
-            }
-}
-
-// Multiply 64 outputs in each of two rows by all weights. hi * hi comes last, because tensor cores cut off digits that
-// do not fit beside a larger sum.
-__device__ __forceinline__ void wgmma_windows(
-    float (&sums)[2][28], const unsigned (&hi)[2][2][4], const unsigned (&lo)[2][2][4], unsigned long long weights)
-{
-    constexpr int CHANNELS = PoolWindows28::CHANNELS, STEP_OFFSET = CHANNELS * 32 / 16, LO_OFFSET = 2 * STEP_OFFSET;
-    wgmma_fence();
-    #pragma unroll
-    for (int row = 0; row < 2; ++row) {
-        wgmma_m64k16<CHANNELS, false>(sums[row], lo[row][0], weights);
-        wgmma_m64k16<CHANNELS, true>(sums[row], lo[row][1], weights + STEP_OFFSET);
-        wgmma_m64k16<CHANNELS, true>(sums[row], hi[row][0], weights + LO_OFFSET);
-        wgmma_m64k16<CHANNELS, true>(sums[row], hi[row][1], weights + LO_OFFSET + STEP_OFFSET);
-        wgmma_m64k16<CHANNELS, true>(sums[row], hi[row][0], weights);
-        wgmma_m64k16<CHANNELS, true>(sums[row], hi[row][1], weights + STEP_OFFSET);
-    }
-    wgmma_commit_group();
-    wgmma_wait_group<0>();
-}
-
-__device__ __forceinline__ void multiply_windows(
-    float (&sums)[2][28], const unsigned* corner, const int (&word_offsets)[4], unsigned long long weights)
-{
-    unsigned hi[2][2][4], lo[2][2][4];
-    load_window_fragments(hi, lo, corner, word_offsets);
-    wgmma_windows(sums, hi, lo, weights);
-}
-
-// The largest of a window in two output channels, activated and split. `i`: the first of the channels' sums.
-__device__ __forceinline__ uint2 pool_channels(const float (&sums)[2][28], int i, int2 unscale_bits, int exponent)
-{
-    float values[2];
-    #pragma unroll
-    for (int e = 0; e < 2; ++e) {
-        const float unscale = __int_as_float((e ? unscale_bits.y : unscale_bits.x) + (exponent << 23));
-        const float largest = fmaxf(fmaxf(sums[0][i + e], sums[0][i + e + 2]),
-                                    fmaxf(sums[1][i + e], sums[1][i + e + 2]));
-        values[e] = tanh_of(largest * unscale) * power_of_two(SCALE_EXPONENT);
-    }
-    return split(values[0], values[1]);
-}
-
-// The parts that the lane of the neighbouring window has.
-__device__ __forceinline__ uint2 shuffle_parts(uint2 parts)
-{
-    const unsigned hi = __shfl_xor_sync(0xffffffffu, parts.x, 4);
-    const unsigned lo = __shfl_xor_sync(0xffffffffu, parts.y, 4);
-    return make_uint2(hi, lo);
-}
-
-// Store 8 windows of every 16th channel, 16 bytes each, from a stage of results.
-__device__ __forceinline__ void store_windows(uint4* to, const unsigned* staged, int M)
-{
-    using L = PoolWindows28;
-    for (int channel = threadIdx.x / 8; channel < M;
-         channel += 16, to += 16 * (L::WINDOWS / 8), staged += 16 * L::LINE)
-        *to = *(const uint4*)staged;
-}
-
-__device__ __forceinline__ void pool_images_fp32(
-    const float* x, const float* w, __half* y, int first, int N, int M)
-{
-    constexpr int W = PoolWindows28::W, K = PoolWindows28::K;
-    for (int image = first; image < min(first + 2, N); ++image)
-        conv_pool_image_fp32(FloatInput{x + (size_t)image * W * W}, w, StoreSplit{y}, image, W, W, M, K, TANH);
-}
-
-// Two warps split an image each for all four.
-extern "C" __global__ void __launch_bounds__(128, POOL_SPLIT_28_BLOCKS) conv_pool_split_wgmma_28_5(
+extern "C" __global__ void __launch_bounds__(128, RUNS_BLOCKS) conv_pool_runs_48_5(
     const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ weight_parts,
-    const int* __restrict__ weight_exponents, __half* __restrict__ y, int N, int M)
+    const int* __restrict__ weight_exponents, __half* __restrict__ y, int N)
 {
-    using L = PoolWindows28;
-    extern __shared__ __align__(128) unsigned smem_hi[];  // the name that conv_pool_single_channel gives it
-    __shared__ unsigned warp_max[4];
-    __shared__ int2 unscale_bits[L::CHANNELS / 2];
-    load_unscale_bits(unscale_bits, weight_exponents);
-    unsigned* const smem_images = smem_hi + L::WEIGHT_BYTES / 4;
-    unsigned* const stages = smem_images + 8 * L::WORDS;  // two: one is written while the other is stored
-    copy_weights((uint4*)smem_hi, weight_parts);
-
-    // Not wgmma_descriptor, with which the compiler schedules this kernel otherwise.
-    const unsigned long long weights = ((unsigned)__cvta_generic_to_shared(smem_hi) & 0x3ffff) >> 4 | WGMMA_STRIDES;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int group_id = lane / 4, lane_in_group = lane % 4;
-    const int count = M * L::WINDOWS;
-    int word_offsets[4];
-    find_window_words(word_offsets, lane_in_group);
-    ImageWords words;
-    const int image_of_warp = threadIdx.x / 64;
-    load_words(words, x, 2 * blockIdx.x + image_of_warp, N);
-
-    for (int first = 2 * blockIdx.x; first < N; first += 2 * gridDim.x) {
-        store_warp_max(warp_max, words, warp, lane);
-        // Also keeps the images before from being overwritten while they are read.
-        __syncthreads();
-        const unsigned largest_first = max(warp_max[0], warp_max[1]), largest_second = max(warp_max[2], warp_max[3]);
-        const int exponent_first = exponent_of(largest_first), exponent_second = exponent_of(largest_second);
-        const float scale = power_of_two(min(SCALE_EXPONENT - (image_of_warp ? exponent_second : exponent_first), 127));
-        const bool out_of_range = max(largest_first, largest_second) >= INFINITY_BITS
-                                  || scale_out_of_range(exponent_first, weight_exponents, M)
-                                  || scale_out_of_range(exponent_second, weight_exponents, M);
-        split_words(smem_images + image_of_warp * 4 * L::WORDS, words, scale);
-        if (first + 2 * gridDim.x < N) load_words(words, x, first + 2 * gridDim.x + image_of_warp, N);
-        // The images are complete before anyone reads them.
-        if (__syncthreads_or(out_of_range)) {
-            pool_images_fp32(x, w, y, first, N, M);
-            continue;
-        }
-
-        #pragma unroll 1
-        for (int tile = 0; tile < L::TILES; ++tile) {
-            const int first_window = tile * 32 + warp * 8;  // of the warp's eight, among those of both images
-            const int second = first_window >= L::WINDOWS;
-            const int exponent = second ? exponent_second : exponent_first;
-            const int window = first_window - second * L::WINDOWS + group_id;
-            float sums[2][28];
-            multiply_windows(sums, corner_of(smem_images + second * 4 * L::WORDS, window), word_offsets, weights);
-
-            unsigned* const stage = stages + tile % 2 * L::STAGE;
-            const int odd = group_id % 2;
-            const unsigned selector = odd ? 0x3276 : 0x5410;
-            #pragma unroll
-            for (int i = 0; i < 28; i += 4) {
-                const int channel = i * 2 + 2 * lane_in_group;
-                // Of two neighbouring windows one lane writes the first channel, the other the second.
-                const uint2 parts = pool_channels(sums, i, unscale_bits[channel / 2], exponent);
-                const uint2 other = shuffle_parts(parts);
-                unsigned* const to = stage + (channel + odd) * L::LINE + warp * 4 + group_id / 2;
-                to[0] = __byte_perm(parts.x, other.x, selector);
-                to[L::LO_STAGE] = __byte_perm(parts.y, other.y, selector);
-            }
-            // Also keeps the other stage, which everyone has read before coming here, for the next tile.
-            __syncthreads();
-            const int eighth = threadIdx.x % 4, lo_part = threadIdx.x / 4 % 2;
-            const int from = tile * 32 + eighth * 8;
-            const int image = first + (from >= L::WINDOWS);
-            if (image >= N) continue;
-            uint4* to = (uint4*)(y + (size_t)image * 2 * count + (lo_part ? 0 : count) + from % L::WINDOWS)
-                        + threadIdx.x / 8 * (L::WINDOWS / 8);
-            store_windows(to, stage + lo_part * L::LO_STAGE + threadIdx.x / 8 * L::LINE + eighth * 4, M);
-        }
-    }
+    conv_pool_runs<Many48>(x, w, weight_parts, weight_exponents, StoreTiles<Many48>{y}, N);
 }
 
-// What classify does, for one share of sums of inputs that are at most 1, up to 10 classes, and five images a warp,
-// which reads the weights of the last layer once for them.
-extern "C" __global__ void __launch_bounds__(256, 2) classify_many(
+using Few48 = PooledRuns<5, 48, 6, 1, TANH, false>;
+
+extern "C" __global__ void __launch_bounds__(128, RUNS_BLOCKS) conv_pool_few_runs_48_5(
+    const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ weight_parts,
+    const int* __restrict__ weight_exponents, float* __restrict__ y, int N)
+{
+    conv_pool_runs<Few48>(x, w, weight_parts, weight_exponents, StoreFloat{y}, N);
+}
+
+using Many64 = PooledRuns<5, 64, 6, 2, TANH, true>;
+
+extern "C" __global__ void __launch_bounds__(128, RUNS_BLOCKS) conv_pool_runs_64_5(
+    const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ weight_parts,
+    const int* __restrict__ weight_exponents, __half* __restrict__ y, int N)
+{
+    conv_pool_runs<Many64>(x, w, weight_parts, weight_exponents, StoreTiles<Many64>{y}, N);
+}
+
+using Few64 = PooledRuns<5, 64, 6, 1, TANH, false>;
+
+extern "C" __global__ void __launch_bounds__(128, RUNS_BLOCKS) conv_pool_few_runs_64_5(
+    const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ weight_parts,
+    const int* __restrict__ weight_exponents, float* __restrict__ y, int N)
+{
+    conv_pool_runs<Few64>(x, w, weight_parts, weight_exponents, StoreFloat{y}, N);
+}
+
+using Many72 = PooledRuns<7, 72, 12, 1, TANH, true>;
+
+extern "C" __global__ void __launch_bounds__(128, RUNS_BLOCKS) conv_pool_runs_72_7(
+    const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ weight_parts,
+    const int* __restrict__ weight_exponents, __half* __restrict__ y, int N)
+{
+    conv_pool_runs<Many72>(x, w, weight_parts, weight_exponents, StoreTiles<Many72>{y}, N);
+}
+
+using Few72 = PooledRuns<7, 72, 12, 1, TANH, false>;
+
+extern "C" __global__ void __launch_bounds__(128, RUNS_BLOCKS) conv_pool_few_runs_72_7(
+    const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ weight_parts,
+    const int* __restrict__ weight_exponents, float* __restrict__ y, int N)
+{
+    conv_pool_runs<Few72>(x, w, weight_parts, weight_exponents, StoreFloat{y}, N);
+}
+
+using Pooled86 = PooledRuns<7, 86, 4, 1, RELU, false, true>;
+
+extern "C" __global__ void __launch_bounds__(128, RUNS_86_BLOCKS) conv_pool_runs_86_7(
+    const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ weight_parts,
+    const int* __restrict__ weight_exponents, float* __restrict__ y, int N)
+{
+    conv_pool_runs<Pooled86>(x, w, weight_parts, weight_exponents, StoreFloat{y}, N);
+}
+
+extern "C" __global__ void runs_layout(int* __restrict__ layout, int W)
+{
+    if (W == 48) write_runs_layout<Many48>(layout);
+    if (W == 64) write_runs_layout<Many64>(layout);
+    if (W == 72) write_runs_layout<Many72>(layout);
+    if (W == 86) write_runs_layout<Pooled86>(layout);
+}
+
+extern "C" __global__ void split_runs(
+    const float* __restrict__ w, __half* __restrict__ weight_parts, int* __restrict__ exponents, int W)
+{
+    if (W == 48 || W == 64) split_run_weights<Many64>(w, weight_parts, exponents);  // the same for both
+    if (W == 72) split_run_weights<Many72>(w, weight_parts, exponents);
+    if (W == 86) split_run_weights<Pooled86>(w, weight_parts, exponents);
+}
+
+// ---- The second layer, where pooling follows it -------------------------------------------------------
+
+using PooledLayer4 = Layer<4, 40, 7, 16, 4, WGMMA_4_GROUPS, 4>;
+
+extern "C" __global__ void split_wgmma_weights(
+    const float* __restrict__ w, __half* __restrict__ weight_parts, int* __restrict__ exponents)
+{
+    split_channel_weights<PooledLayer4>(w, weight_parts, exponents);
+}
+
+extern "C" __global__ void wgmma_layout(int* __restrict__ layout) { write_channels_layout<PooledLayer4>(layout); }
+
+// 4x40x40 * 16@7x7, ReLU, and the largest of each 4 x 4 outputs, windows cut at the end.
+extern "C" __global__ void __launch_bounds__(128 * WGMMA_4_GROUPS + 128, WGMMA_4_BLOCKS) conv_pool_wgmma_4_7_16(
+    const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ weight_parts,
+    const int* __restrict__ weight_exponents, float* __restrict__ y, int* __restrict__ y_exponents, int N)
+{
+    conv_channels<PooledLayer4>({x, w, weight_parts, weight_exponents, nullptr, y, y_exponents, N});
+}
+
+// ---- The last layer ----------------------------------------------------------------------------------
+
+// Adds up values of each lane over a warp, twice HALF of them and twice OFFSET lanes. A lane gets the sums of two, those
+// from twice its number on.
+template <int HALF = 32, int OFFSET = 16> __device__ __forceinline__ float2 warp_sums(float (&values)[2 * HALF])
+{
+    const bool upper = threadIdx.x & OFFSET;
+    float kept[HALF];
+    #pragma unroll
+    for (int i = 0; i < HALF; ++i) {
+        const float given = upper ? values[i] : values[i + HALF];
+        kept[i] = (upper ? values[i + HALF] : values[i]) + __shfl_xor_sync(0xffffffffu, given, OFFSET);
+    }
+    if constexpr (OFFSET > 1)
+        return warp_sums<HALF / 2, OFFSET / 2>(kept);
+    else
+        return make_float2(kept[0], kept[1]);
+}
+
+// What classify does, for shares of dense_wgmma, inputs that are at most 1, and up to 10 classes. A warp has five images
+// of a tile, for which it reads the weights of the last layer once. `blocks` of a column share `stages`, `steps` a tile.
+extern "C" __global__ void __launch_bounds__(256, 2) classify_shares(
     const float* __restrict__ partial, const int* __restrict__ weight_exponents, const float* __restrict__ b,
     const float* __restrict__ w_last, const float* __restrict__ b_last, float* __restrict__ scores,
-    int* __restrict__ labels, int N, int padded, int hidden, int classes)
+    int* __restrict__ labels, int N, int padded, int hidden, int classes, int stages, int steps, int blocks)
 {
-    constexpr int IMAGES = 5, CLASSES = 10;
+    constexpr int IMAGES = 5, CLASSES = 10, GROUPS = (DENSE_ROWS + IMAGES - 1) / IMAGES;  // of a tile
     constexpr int ILP = 4;  // hidden values that a lane adds up side by side
     extern __shared__ __align__(128) unsigned smem_hi[];
+    __shared__ float2 totals[8][32];
     float* const weights = (float*)smem_hi;
-    for (int i = threadIdx.x; i < CLASSES * hidden; i += blockDim.x)
-        weights[i] = i < classes * hidden ? w_last[i] : 0.0f;
-    __syncthreads();
-    const int lane = threadIdx.x % 32;
-    const int first = (blockIdx.x * 8 + threadIdx.x / 32) * IMAGES;
-    if (first >= N) return;
-
-    float results[IMAGES][CLASSES] = {};
-    for (int start = lane; start < hidden; start += ILP * 32) {
-        float sums[ILP][IMAGES];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int group = blockIdx.x * 8 + warp, tile = group / GROUPS;
+    const int first = tile * DENSE_ROWS + group % GROUPS * IMAGES;
+    const int count = min(IMAGES, min((tile + 1) * DENSE_ROWS, N) - first);
+    const int shares = count > 0 ? block_of_stage(tile * steps + steps - 1, stages, blocks)
+                                       - block_of_stage(tile * steps, stages, blocks) + 1 : 0;
+    float sums[ILP][IMAGES];
+    const auto load = [&](int start) {
         #pragma unroll
         for (int j = 0; j < ILP; ++j)
             #pragma unroll
-            for (int i = 0; i < IMAGES; ++i)
-                sums[j][i] = partial[(size_t)min(first + i, N - 1) * padded + min(start + j * 32, padded - 1)];
+            for (int i = 0; i < IMAGES; ++i) sums[j][i] = 0.0f;
+        for (int share = 0; share < shares; ++share)
+            #pragma unroll
+            for (int j = 0; j < ILP; ++j)
+                #pragma unroll
+                for (int i = 0; i < IMAGES; ++i)
+                    sums[j][i] += partial[((size_t)share * N + first + min(i, count - 1)) * padded
+                                          + min(start + j * 32, padded - 1)];
+    };
+    load(lane);  // under way while the weights come
+    #pragma unroll 8
+    for (int i = threadIdx.x; i < CLASSES * hidden; i += 256) weights[i] = i < classes * hidden ? w_last[i] : 0.0f;
+    __syncthreads();
+
+    float results[64] = {};  // of each image's classes
+    for (int start = lane;;) {
         #pragma unroll
         for (int j = 0; j < ILP; ++j) {
             const int unit = start + j * 32;
@@ -372,64 +200,29 @@ extern "C" __global__ void __launch_bounds__(256, 2) classify_many(
             for (int i = 0; i < IMAGES; ++i) {
                 const float value = tanh_of(sums[j][i] * unscale.x * unscale.y + bias);
                 #pragma unroll
-                for (int c = 0; c < CLASSES; ++c) results[i][c] += value * weights[c * hidden + unit];
+                for (int c = 0; c < CLASSES; ++c) results[i * CLASSES + c] += value * weights[c * hidden + unit];
             }
         }
+        start += ILP * 32;
+        if (start - lane >= hidden) break;
+        load(start);
     }
-    #pragma unroll
-    for (int offset = 16; offset > 0; offset /= 2)
-        #pragma unroll
-        for (int i = 0; i < IMAGES; ++i)
-            #pragma unroll
-            for (int c = 0; c < CLASSES; ++c)
-                results[i][c] += __shfl_xor_sync(0xffffffffu, results[i][c], offset);
-    #pragma unroll
-    for (int i = 0; i < IMAGES; ++i) {
-        float score = __int_as_float(0xff800000);
-        #pragma unroll
-        for (int c = 0; c < CLASSES; ++c)
-            if (lane == c && c < classes) score = results[i][c] + b_last[c];
-        if (first + i >= N) break;
-        const size_t image = first + i;
-        if (lane < classes) scores[image * classes + lane] = score;
-        const int label = label_of(score, lane);
-        if (lane == 0) labels[image] = label;
+    totals[warp][lane] = warp_sums(results);
+    __syncwarp();
+    const float* const found = (const float*)totals[warp];
+    for (int i = lane; i < count * classes; i += 32)
+        scores[(size_t)first * classes + i] = found[i / classes * CLASSES + i % classes] + b_last[i % classes];
+    if (lane >= count) return;
+    int label = 0;
+    float largest = found[lane * CLASSES] + b_last[0];
+    for (int c = 1; c < classes; ++c) {
+        const float score = found[lane * CLASSES + c] + b_last[c];
+        if (score > largest) {
+            largest = score;
+            label = c;
+        }
     }
-}
-
-// Few images, 1x28x28 * M@5x5, pooled 2 x 2, and tanh: a block has an image and 10 channels, a thread a pooling window
-// in every second of them, so that many blocks have little to do.
-extern "C" __global__ void __launch_bounds__(288) conv_pool_few_28_5(
-    const float* __restrict__ x, const float* __restrict__ w, float* __restrict__ y, int M)
-{
-    constexpr int W = 28, K = 5, CHANNELS = 10, ACROSS = (W - K + 1) / 2, WINDOWS = ACROSS * ACROSS;
-    __shared__ float image[W * W];
-    __shared__ float smem_weights[CHANNELS * K * K];
-    const int first = blockIdx.x * CHANNELS;
-    const int channels = min(CHANNELS, M - first);
-    for (int i = threadIdx.x; i < W * W; i += blockDim.x) image[i] = x[(size_t)blockIdx.y * W * W + i];
-    for (int i = threadIdx.x; i < channels * K * K; i += blockDim.x) smem_weights[i] = w[first * K * K + i];
-    __syncthreads();
-
-    const int window = threadIdx.x % WINDOWS;
-    const float* const corner = image + window / ACROSS * 2 * W + window % ACROSS * 2;
-    float pixels[K + 1][K + 1];
-    #pragma unroll
-    for (int p = 0; p <= K; ++p)
-        #pragma unroll
-        for (int q = 0; q <= K; ++q) pixels[p][q] = corner[p * W + q];
-    for (int channel = threadIdx.x / WINDOWS; channel < channels; channel += 2) {
-        float sums[4] = {};
-        #pragma unroll
-        for (int p = 0; p < K; ++p)
-            #pragma unroll
-            for (int q = 0; q < K; ++q)
-                #pragma unroll
-                for (int j = 0; j < 4; ++j)
-                    sums[j] += pixels[p + j / 2][q + j % 2] * smem_weights[(channel * K + p) * K + q];
-        const float most = fmaxf(fmaxf(sums[0], sums[1]), fmaxf(sums[2], sums[3]));
-        y[((size_t)blockIdx.y * M + first + channel) * WINDOWS + window] = tanh_of(most);
-    }
+    labels[first + lane] = label;
 }
 
 // What classify does, for few images, a block each. Groups of threads, one of each hidden

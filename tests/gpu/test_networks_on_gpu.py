@@ -52,9 +52,7 @@ def bench_of():
 
 
 NETWORKS = ["fa17", "fa18", "fa19", "ece408"]
-OURS = [
-    "unfused", "fused_mma", "fused_conv_fc_algebra", "fused_cublas", "fused_wgmma", "fused_runs", "fused_dense",
-]  # fmt: skip
+OURS = ["unfused", "fused_mma", "fused_conv_fc_algebra", "fused_cublas", "fused_wgmma"]
 
 
 def supported(one, sizes):

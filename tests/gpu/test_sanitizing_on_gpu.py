@@ -86,9 +86,9 @@ def supported(name, network):
         ("fused_conv_fc_algebra", "fa18", "memcheck"),
         ("fused_cublas", "fa18", "initcheck"),
         ("fused_wgmma", "fa17", "synccheck"),
-        ("fused_runs", "fa18", "memcheck"),
-        ("fused_dense", "fa17", "memcheck"),
-        ("fused_dense", "fa18", "initcheck"),
+        ("fused_wgmma", "ece408", "memcheck"),
+        ("fused_wgmma", "fa17", "memcheck"),
+        ("fused_wgmma", "fa18", "initcheck"),
     ],
 )
 def test_whole_networks_of_ours_give_a_tool_nothing_to_say(found, name, network, tool):

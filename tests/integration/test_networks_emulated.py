@@ -20,27 +20,18 @@ from warpbook.problems import networks
 one, network = whole_networks.read("fused_wgmma"), networks.find("fa17")
 kernels, conv = emulation.EmulatedKernels(library, one.constants), network.convs[0]
 """
-WINDOWS = """
-first, y = one.module.single_channel(kernels, conv, len(given["x"]), on_device(given["w"]))
-y[...] = np.nan
-first(on_device(given["x"]))
-np.savez(out, y=y)
-"""
 FEW_WINDOWS = """
-y = on_device(np.full((len(given["x"]), conv.M * 144), np.nan, np.float32))
-one.module.few_windows(kernels, conv, on_device(given["w"]))(on_device(given["x"]), y)
+launch, y = one.module.few_windows(kernels, conv, len(given["x"]), on_device(given["w"]))
+y[...] = np.nan
+launch(on_device(given["x"]))
 np.savez(out, y=y)
 """
 SCORES = """
 parameters = {name: on_device(given[name]) for name in ("fc1.bias", "fc2.weight", "fc2.bias")}
 partial, exponents = on_device(given["partial"]), on_device(given["exponents"])
 images = partial.shape[1]
-if images <= one.module.FEW_IMAGES:
-    of_images = on_device(np.zeros(images, np.int32))
-    classifier = one.module.few_classifier_of(kernels, of_images, network, parameters)
-else:
-    classifier = one.module.classifier_of(kernels, network, parameters)
-classify = classifier(partial, exponents)
+of_images = on_device(np.zeros(images, np.int32))
+classify = one.module.few_classifier_of(kernels, of_images, network, parameters)(partial, exponents)
 scores, labels = on_device(np.full((images, 10), np.nan, np.float32)), on_device(np.full(images, -1, np.int32))
 classify(scores, labels)
 np.savez(out, scores=scores, labels=labels)
@@ -64,7 +55,7 @@ POOLED = """
 from warpbook.kernels import whole_networks
 from warpbook.problems import networks
 
-one, network = whole_networks.read("fused_runs"), networks.find("ece408")
+one, network = whole_networks.read("fused_wgmma"), networks.find("ece408")
 kernels = emulation.EmulatedKernels(library, one.constants)
 x, w, (conv, pool) = on_device(given["x"]), on_device(given["w"]), (step.layer for step in network.steps[2:4])
 launch, y, exponents = one.module.pooled_convolution(kernels, conv, len(x), w, x, pool)
@@ -74,20 +65,14 @@ np.savez(out, y=y, exponents=exponents)
 """
 
 
-FIRST_LAYER = """
+FLOAT_LAYER = """
 from warpbook.kernels import whole_networks
 from warpbook.problems import networks
 
-name, few = arguments
-one, network = whole_networks.read("fused_runs"), networks.find(name)
+one, network = whole_networks.read("fused_wgmma"), networks.find(arguments[0])
 kernels = emulation.EmulatedKernels(library, one.constants)
-images, w = len(given["x"]), on_device(given["w"])
-if few:
-    y = on_device(np.full((images, int(np.prod(network.steps[1].layer.gives))), 9, np.float32))
-    launch = one.module.few_runs(kernels, network, w, y)
-else:
-    launch, y = one.module.first_layer(kernels, network, images, w)
-    y[...] = 9
+launch, y = one.module.float_runs(kernels, network, len(given["x"]), on_device(given["w"]))
+y[...] = 9
 launch(on_device(given["x"]))
 np.savez(out, y=y)
 """
@@ -97,14 +82,14 @@ from types import SimpleNamespace
 from warpbook.kernels import whole_networks
 from warpbook.problems import networks
 
-one, network = whole_networks.read("fused_dense"), networks.find(arguments[0])
+one, network = whole_networks.read("fused_wgmma"), networks.find(arguments[0])
 kernels = emulation.EmulatedKernels(library, one.constants)
 images, w = len(given["x"]), on_device(given["w"])
 if network.name == "fa17":
     conv = SimpleNamespace(M=len(w), H_out=24, W_out=24)
     launch, y = one.module.windows(kernels, conv, images, w)
 else:
-    launch, y = one.module.runs(kernels, network, images, w)
+    launch, y = one.module.many_runs(kernels, network, images, w)
 launch(on_device(given["x"]))
 np.savez(out, y=y)
 """
@@ -112,7 +97,7 @@ np.savez(out, y=y)
 DENSE_OF_TILES = """
 from warpbook.kernels import whole_networks
 
-one = whole_networks.read("fused_dense")
+one = whole_networks.read("fused_wgmma")
 kernels, made, connect = emulation.EmulatedKernels(library, one.constants), {}, one.module.many_connected
 names = connect.__globals__
 one.module.fused_mma.cupy, ordered = np, names["in_stages"]  # the emulator runs kernels alone
@@ -132,7 +117,7 @@ SHARES = """
 from warpbook.kernels import whole_networks
 from warpbook.problems import networks
 
-one, network = whole_networks.read("fused_dense"), networks.find("fa17")
+one, network = whole_networks.read("fused_wgmma"), networks.find("fa17")
 kernels = emulation.EmulatedKernels(library, one.constants)
 parameters = {name: on_device(given[name]) for name in ("fc1.bias", "fc2.weight", "fc2.bias")}
 partial, exponents = on_device(given["partial"]), on_device(given["exponents"])
@@ -176,8 +161,10 @@ FAULTS = {
     "scores of few": [
         Fault("share < shares; share += groups)", "share < shares - (PLANTED ? 1 : 0); share += groups)")
     ],
-    "scores of many": [Fault("if (unit >= hidden) break;", "if (unit >= hidden - (PLANTED ? 4 : 0)) break;")],
-    "scores of shares": [Fault("share < shares; ++share", "share < (PLANTED ? 1 : shares); ++share")],
+    "scores of many": [
+        Fault("if (unit >= hidden) break;", "if (unit >= hidden - (PLANTED ? 4 : 0)) break;"),
+        Fault("share < shares; ++share", "share < (PLANTED ? 1 : shares); ++share"),
+    ],
     "dense of few": [
         Fault("product == 1 ? lo[m] : hi[m]", "product == 1 ? (PLANTED ? hi[m] : lo[m]) : hi[m]"),
         Fault("if (first * 16 >= images) break;", "if (first * 16 + (PLANTED ? 8 : 0) >= images) break;"),
@@ -188,7 +175,6 @@ FAULTS = {
         Fault("(lane / 16 ^ row / 2 % 4) * 16", "(lane / 16 ^ (PLANTED ? 0 : row / 2 % 4)) * 16"),
         Fault("add_products(sums[chunk - 1], products", "if (!PLANTED) add_products(sums[chunk - 1], products"),
     ],
-    "tiles": [Fault("place[DENSE_HI / 2] = hi", "place[DENSE_HI / 2] = PLANTED ? lo : hi")],
     "pooling": [
         Fault("sums.of(i, r, 0), sums.of(i, r, 1)", "sums.of(i, r, 0), sums.of(i, r, PLANTED ? 0 : 1)"),
         Fault("if (r >= rows) break;", "if (!PLANTED && r >= rows) break;"),
@@ -198,7 +184,10 @@ FAULTS = {
         Fault("const int p = k / 8 - down,", "const int p = k / 8 - (PLANTED ? 0 : down),"),
         Fault("fmaxf(sums[lower], sums[lower + 1])", "fmaxf(sums[lower], sums[PLANTED ? lower : lower + 1])"),
     ],
-    "runs of sp19": [Fault("warp_runs >= L::WARP_RUNS;", "warp_runs >= L::WARP_RUNS + (PLANTED ? 1 : 0);")],
+    "runs of sp19": [
+        Fault("warp_runs >= L::WARP_RUNS;", "warp_runs >= L::WARP_RUNS + (PLANTED ? 1 : 0);"),
+        Fault("place[DENSE_HI / 2] = hi", "place[DENSE_HI / 2] = PLANTED ? lo : hi"),
+    ],
     "runs of ece408": [
         Fault("if (entered[half])", "if (!PLANTED && entered[half])"),
         Fault("pixels += L::W;", "pixels += PLANTED ? L::W / 2 : L::W;"),
@@ -222,10 +211,10 @@ def planted(monkeypatch):
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
-    """All kernels of whole networks but `unfused`, which fused_dense includes, emulated, with FAULTS to choose from."""
+    """All kernels of whole networks but `unfused`, emulated, with FAULTS to choose from."""
     if emulation.compiler() is None:
         pytest.skip("there is no C++ compiler here to emulate with")
-    folder, one = tmp_path_factory.mktemp("kernels"), whole_networks.read("fused_dense")
+    folder, one = tmp_path_factory.mktemp("kernels"), whole_networks.read("fused_wgmma")
     written = ", ".join(f"{constant}: {value}" for constant, value in one.constants.items())
     text = f"/*\nconstants: {{{written}}}\n*/\n{written_out(one.text)}"
     (folder / "kernels.cu").write_text(plant({"kernels.cu": text}, list(chain(*FAULTS.values())))["kernels.cu"])
@@ -291,12 +280,12 @@ def errors_of_bytes(library, run_emulated):
 
 
 @pytest.fixture
-def windows(emulated):
+def windows(library, run_emulated):
     """A function of x and w: the pooled first layer of fa17, emulated, (images, numbers)."""
 
     def call(x, w):
-        low, high = np.moveaxis(emulated(WINDOWS, x=x, w=w)["y"].astype(np.float64), 1, 0)
-        return np.ldexp(low + high, -14)
+        made = run_emulated(TILED_LAYER, library, "fa17", x=x, w=w)["y"]
+        return untiled(made, len(x), len(w)).reshape(len(x), -1)
 
     return call
 
@@ -325,20 +314,14 @@ def error(made, expected):
 
 
 def test_windows_of_warpgroups_are_tanh_of_float64_s_to_fp32(windows, drawn):
-    assert error(windows(drawn.x, drawn.w), drawn.expected) < 2e-7
+    for channels in (50, 7):
+        assert error(windows(drawn.x, drawn.w[:channels]), drawn.expected[:, : channels * 144]) < 2e-7, channels
 
 
 def test_a_fault_in_the_windows_of_warpgroups_is_seen(windows, drawn, planted):
     for _ in planted("windows"):
         made = windows(drawn.x, drawn.w)
         assert not np.isfinite(made).all() or error(made, drawn.expected) > 2e-6
-
-
-def test_windows_of_warpgroups_in_tiles_are_tanh_of_float64_s_to_fp32(library, run_emulated, drawn):
-    for channels in (50, 7):
-        made = run_emulated(TILED_LAYER, library, "fa17", x=drawn.x, w=drawn.w[:channels])["y"]
-        expected = drawn.expected[:, : channels * 144]
-        assert error(untiled(made, 5, channels).reshape(5, -1), expected) < 2e-7, channels
 
 
 def test_few_windows_of_warpgroups_are_tanh_of_float64_s_to_fp32(emulated, drawn):
@@ -372,20 +355,18 @@ def scores_of(given):
     return hidden @ given["fc2.weight"].T.astype(np.float64) + given["fc2.bias"]
 
 
-def test_scores_and_labels_of_few_and_of_many_images_are_those_of_float64(emulated, sums):
-    for shares, images in [(7, 3), (1, 307)]:
-        given, expected = sums(shares, images)
-        made = emulated(SCORES, **given)
-        assert np.linalg.norm(made["scores"] - expected) < 1e-6 * np.linalg.norm(expected)
-        np.testing.assert_array_equal(made["labels"], expected.argmax(axis=1))
+def test_scores_and_labels_of_few_images_are_those_of_float64(emulated, sums):
+    given, expected = sums(7, 3)
+    made = emulated(SCORES, **given)
+    assert np.linalg.norm(made["scores"] - expected) < 1e-6 * np.linalg.norm(expected)
+    np.testing.assert_array_equal(made["labels"], expected.argmax(axis=1))
 
 
-def test_a_fault_in_the_last_layer_of_warpgroups_is_seen(emulated, sums, planted):
-    for group, shares, images in [("scores of few", 7, 3), ("scores of many", 1, 307)]:
-        given, expected = sums(shares, images)
-        for _ in planted(group):
-            made = emulated(SCORES, **given)["scores"]
-            assert np.linalg.norm(made - expected) > 1e-4 * np.linalg.norm(expected)
+def test_a_fault_in_the_last_layer_of_few_images_is_seen(emulated, sums, planted):
+    given, expected = sums(7, 3)
+    for number in planted("scores of few"):
+        made = emulated(SCORES, **given)["scores"]
+        assert np.linalg.norm(made - expected) > 1e-4 * np.linalg.norm(expected), number
 
 
 def tiled(parts):
@@ -466,7 +447,7 @@ def test_scores_from_shares_are_those_of_float64(error_of_shares):
 
 
 def test_a_fault_in_the_sum_of_shares_is_seen(error_of_shares, planted):
-    for number in planted("scores of many", "scores of shares"):
+    for number in planted("scores of many"):
         assert error_of_shares() > 1e-4, number
 
 
@@ -525,54 +506,40 @@ def pooled_images():
 
 @pytest.fixture
 def error_of_first_layer(library, run_emulated):
-    """A function of a network, and whether it has few images: the largest relative error of an image, in the norm, of the
-    pooled first layer by fused_runs; of one with an infinity, of the outputs that do not meet it."""
+    """A function of a network and a script: the largest relative error of an image, in the norm, of the pooled first layer by
+    runs of pixels; of one with an infinity, of the outputs that do not meet it."""
 
-    def call(network, few=""):
+    def call(network, script):
         source, layers = np.random.default_rng(8), networks.find(network)
         conv = layers.convs[0]
         x = (source.standard_normal(conv.at(3).shape("x")) * [[[[1]]], [[[1e-3]]], [[[10]]]]).astype(np.float32)
         x[2, 0, 3, 4] = np.inf
         w = (source.standard_normal(conv.w_shape) / 5).astype(np.float32)
-        if few == "tiled":
-            made = run_emulated(TILED_LAYER, library, network, x=x, w=w)["y"]
-        else:
-            made = run_emulated(FIRST_LAYER, library, network, few, x=x, w=w)["y"].astype(np.float64)
+        made = run_emulated(script, library, network, x=x, w=w)["y"]
         with np.errstate(invalid="ignore"):
             y = reference.convolve(x.astype(np.float64), w.astype(np.float64))
         y = y.reshape(3, conv.M, conv.H_out // 2, 2, conv.W_out // 2, 2).max(axis=(3, 5)).reshape(3, -1)
         expected = np.maximum(y, 0) if layers.steps[0].activation == "relu" else np.tanh(y)
         known = np.isfinite(y)
         assert not known.all()
-        if few == "tiled":
+        if script == TILED_LAYER:
             made = untiled(made, 3, conv.M)[:, :, : y.shape[1] // conv.M]
-        elif made.shape[1] == 2:  # lo and hi parts, channels in planes
-            made = np.ldexp(made.sum(axis=1), -14).reshape(3, conv.M, -1)[:, :, : y.shape[1] // conv.M]
-        return error(np.where(known, made.reshape(3, -1), np.nan), np.where(known, expected, np.nan))
+        made = made.astype(np.float64).reshape(3, -1)
+        return error(np.where(known, made, np.nan), np.where(known, expected, np.nan))
 
     return call
 
 
 def test_a_first_layer_of_runs_is_that_of_float64_to_fp32(error_of_first_layer):
-    for network, few in [
-        ("ece408", ""),
-        ("fa18", ""),
-        ("sp19", ""),
-        ("fa19", ""),
-        ("fa19", "few"),
-        ("sp19", "few"),
-        ("fa19", "tiled"),
-        ("fa18", "tiled"),
-    ]:
-        assert error_of_first_layer(network, few) < 5e-7, (network, few)
+    places = [(name, script) for name in ("fa18", "sp19", "fa19") for script in (FLOAT_LAYER, TILED_LAYER)]
+    for network, script in [("ece408", FLOAT_LAYER), *places]:
+        assert error_of_first_layer(network, script) < 5e-7, (network, script)
 
 
 def test_a_fault_in_a_first_layer_of_runs_is_seen(error_of_first_layer, planted):
-    for network in ("sp19", "ece408"):
+    for network, script in [("sp19", TILED_LAYER), ("ece408", FLOAT_LAYER)]:
         for number in planted("runs", f"runs of {network}"):
-            assert error_of_first_layer(network) > 1e-3, (network, number)
-    for _ in planted("tiles"):
-        assert error_of_first_layer("sp19", "tiled") > 1e-3
+            assert error_of_first_layer(network, script) > 1e-3, (network, number)
 
 
 def pooled(library, run_emulated, images):

@@ -43,11 +43,6 @@ def test_each_says_what_it_is_and_comes_after_what_it_builds_on():
     assert all(places.index(under) < places.index(name) for name, under in below.items())
 
 
-def test_a_first_layer_of_many_maps_alone_is_for_warpgroups(launcher):
-    warpgroups = launcher("fused_wgmma")
-    assert [name for name in BUILT_IN if warpgroups.unsupported(networks.find(name)) == ""] == ["fa17"]
-
-
 def test_identity_is_of_all_that_runs_and_of_no_words(copied_networks):
     before = {
         name: whole_networks.read(name).source_sha256 for name in ("unfused", "fused_mma", "fused_conv_fc_algebra")
@@ -86,9 +81,9 @@ def test_what_cannot_be_read_or_imported_is_one_failed_implementation(copied_net
         found["yours"].unsupported(networks.find("fa18"), 10)
 
 
-def test_the_fused_kernels_are_for_every_built_in_network():
-    fused = whole_networks.read("fused_mma")
-    assert {name: why for name in BUILT_IN if (why := fused.unsupported(networks.find(name), 10))} == {}
+@pytest.mark.parametrize("fused", ["fused_mma", "fused_wgmma"])
+def test_the_fused_kernels_are_for_every_built_in_network(launcher, fused):
+    assert {name: why for name in BUILT_IN if (why := launcher(fused).unsupported(networks.find(name)))} == {}
 
 
 CONV = {"out_channels": 6, "kernel_size": 5, "activation": "tanh"}

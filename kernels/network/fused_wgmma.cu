@@ -6,8 +6,8 @@ idea:      'Hopper''s wgmma multiplies in every layer. In a first layer of many 
            connected layer wants them. So the TMA brings 32 inputs of 128 images by one bulk copy. That layer adds the
            products of 32 inputs by themselves, because tensor cores lose digits in long sums. It keeps its sums in
            registers, and blocks share the inputs of all tiles evenly (stream-K). A pooled second convolution is conv''s
-           fp16x3_wgmma, which pools in shared memory. Up to 300 images, many blocks share an image, and the inputs of
-           the fully connected layer. One CUDA graph launches all.'
+           fp16x3_wgmma, which pools in shared memory. Where images are few, many blocks share an image, and the inputs
+           of the fully connected layer. One CUDA graph launches all.'
 expect:    'The fully connected layer takes 15 to 40 % less time than cuBLAS. A library needs a GEMM for each share of the
            inputs, and each reads and writes all sums. The first layers take a half to two thirds of the time that
            mma.sync takes. At 10,000 images on an H200, fa17 takes 0.52 ms, fa18 0.31, fa19 0.64 and ece408 0.73. Ten

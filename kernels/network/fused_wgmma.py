@@ -14,7 +14,6 @@ from fp16x3_launch import int32, layout_of, persistent_grid
 CHANNELS = 56  # of outputs, at most, of a first layer by windows
 CLASSES = 10  # at most
 MOST_HIDDEN = 1024  # values of the hidden layer
-FEW_IMAGES = 300  # no more than many small blocks are faster for
 GROUPS = 26  # of a tile's images, for classify_shares
 
 
@@ -24,9 +23,16 @@ class Runs(NamedTuple):
     kernel: str
     channels: int
     together: int
+    few: int  # images, at most: many small blocks are faster for them
 
 
-RUNS = {48: Runs("48_5", 6, 2), 64: Runs("64_5", 6, 2), 72: Runs("72_7", 12, 1), 86: Runs("86_7", 4, 1)}  # by W
+RUNS = {  # by W
+    48: Runs("48_5", 6, 2, few=1100),
+    64: Runs("64_5", 6, 2, few=850),
+    72: Runs("72_7", 12, 1, few=550),
+    86: Runs("86_7", 4, 1, few=1000),
+}
+FEW_OF_WINDOWS = 380
 
 
 def unsupported(network):
@@ -138,7 +144,7 @@ def prepare(kernels, network, images, parameters):
     w_conv, w = parameters["conv1.weight"], parameters["fc1.weight"].astype(np.float64)
     if rest:
         w = fused_conv_fc_algebra.product(*rest, parameters["conv2.weight"], parameters["fc1.weight"])
-    if images > FEW_IMAGES:
+    if images > (RUNS[conv.W].few if rest else FEW_OF_WINDOWS):
         first, x = many_runs(kernels, network, images, w_conv) if rest else windows(kernels, conv, images, w_conv)
         classify = classifier_of(kernels, network, parameters)
         connected = many_connected(kernels, images, x, in_order_of_tiles(w, conv.M), classify)
@@ -164,7 +170,7 @@ def prepare_pooled(kernels, network, images, parameters):
     first, x = float_runs(kernels, network, images, parameters["conv1.weight"])
     conv, pool = (step.layer for step in network.steps[2:4])
     second, pooled, exponents = pooled_convolution(kernels, conv, images, parameters["conv2.weight"], x, pool)
-    few = images <= FEW_IMAGES and len(w) <= MOST_HIDDEN
+    few = images <= RUNS[network.convs[0].W].few and len(w) <= MOST_HIDDEN
     connect, classifier = (
         (few_connected, few_classifier_of) if few else (fused_mma.fully_connected, fused_mma.classifier_of)
     )

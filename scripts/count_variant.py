@@ -41,8 +41,8 @@ class LaunchCounter:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._kernels, name)
 
-    def function(self, name: str, shared_bytes: int = 0) -> Callable[..., None]:
-        kernel = self._kernels.function(name, shared_bytes)
+    def function(self, name: str, shared_bytes: int = 0, early: bool = False) -> Callable[..., None]:
+        kernel = self._kernels.function(name, shared_bytes, early)
 
         def launch(*arguments: Any, **options: Any) -> None:
             self.launches += 1

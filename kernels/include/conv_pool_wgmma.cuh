@@ -12,6 +12,7 @@
 #include "async_copy.cuh"
 #include "conv_single_channel.cuh"
 #include "dense_wgmma.cuh"
+#include "dependent_launch.cuh"
 #include "tanh.cuh"
 #include "wgmma.cuh"
 
@@ -280,6 +281,7 @@ __device__ __forceinline__ void conv_pool_runs(
     extern __shared__ __align__(128) unsigned smem_hi[];  // the name that conv_pool_single_channel gives it
     __shared__ unsigned warp_max[32];
     unsigned* const smem_images = smem_hi + L::WEIGHT_BYTES / 4;
+    let_next_kernel_start();
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int group_id = lane / 4, lane_in_group = lane % 4;
     const int lane_channel = SHIFTS == 4 ? lane_in_group / 2 : lane_in_group;  // of 8 columns' channels

@@ -10,6 +10,7 @@
 #include "async_copy.cuh"
 #include "conv_single_channel.cuh"
 #include "dense_wgmma.cuh"
+#include "dependent_launch.cuh"
 #include "tanh.cuh"
 #include "wgmma.cuh"
 
@@ -236,6 +237,7 @@ extern "C" __global__ void __launch_bounds__(128, WINDOWS_BLOCKS) conv_pool_wind
     extern __shared__ __align__(128) unsigned smem_hi[];  // the name that conv_pool_single_channel gives it
     __shared__ unsigned warp_max[4];
     __shared__ int2 unscale_bits[L::CHANNELS / 2];
+    let_next_kernel_start();
     load_unscale_bits(unscale_bits, weight_exponents);
     unsigned* const smem_images = smem_hi + L::WEIGHT_BYTES / 4;
     unsigned* const stages = smem_images + 8 * L::WORDS;  // two: one is written while the other is stored
@@ -326,6 +328,7 @@ extern "C" __global__ void __launch_bounds__(288) conv_pool_few_28_5(
     constexpr int W = 28, K = 5, CHANNELS = 10, ACROSS = (W - K + 1) / 2, WINDOWS = ACROSS * ACROSS;
     __shared__ float image[W * W];
     __shared__ float smem_weights[CHANNELS * K * K];
+    let_next_kernel_start();
     const int first = blockIdx.x * CHANNELS;
     const int channels = min(CHANNELS, M - first);
     for (int i = threadIdx.x; i < W * W; i += blockDim.x) image[i] = x[(size_t)blockIdx.y * W * W + i];

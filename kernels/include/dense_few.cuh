@@ -5,6 +5,8 @@
 
 #pragma once
 
+#include "async_copy.cuh"
+#include "dependent_launch.cuh"
 #include "fp16_split.cuh"
 #include "mma.cuh"
 
@@ -47,8 +49,7 @@ __device__ __forceinline__ void load_chunk(
 // because tensor cores cut off digits that do not fit beside a larger sum.
 template <class L>
 __device__ __forceinline__ void dense_few(
-    const float* __restrict__ x, const uint4* __restrict__ weights, const int* __restrict__ exponents,
-    float* __restrict__ partial, int N, int K, int outputs)
+    const float* x, const uint4* __restrict__ weights, const int* exponents, float* partial, int N, int K, int outputs)
 {
     __shared__ __align__(16) __half smem_parts[2][FEW_ROWS * FEW_PITCH];  // hi, lo
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -61,6 +62,13 @@ __device__ __forceinline__ void dense_few(
     int chunk = (int)((long long)chunks * blockIdx.z / gridDim.z);
     float4 inputs[4];
     typename L::Weights fragments;
+    let_next_kernel_start();
+    if (blockIdx.y == 0) {  // the weights come to the L2 cache meanwhile
+        const int begin = chunk * L::STEPS, end = min(last * L::STEPS, (K + 31) / 32 * 2);
+        prefetch_l2((const float*)(block_weights + (size_t)begin * L::TILES * 32), (end - begin) * L::TILES * 128,
+                    threadIdx.x, 256);
+    }
+    wait_for_kernel_before();
     load_chunk<L>(inputs, fragments, block_x, block_weights, images, chunk, K);
     float scales[4], sums[FEW_ROWS / 16][L::WARP_TILES][4] = {};
     #pragma unroll
@@ -132,29 +140,25 @@ __device__ __forceinline__ void dense_few(
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1) dense_few_2(
-    const float* __restrict__ x, const uint4* __restrict__ weights, const int* __restrict__ exponents,
-    float* __restrict__ partial, int N, int K, int outputs)
+    const float* x, const uint4* __restrict__ weights, const int* exponents, float* partial, int N, int K, int outputs)
 {
     dense_few<FewImages<4>>(x, weights, exponents, partial, N, K, outputs);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1) dense_few_8(
-    const float* __restrict__ x, const uint4* __restrict__ weights, const int* __restrict__ exponents,
-    float* __restrict__ partial, int N, int K, int outputs)
+    const float* x, const uint4* __restrict__ weights, const int* exponents, float* partial, int N, int K, int outputs)
 {
     dense_few<FewImages<16>>(x, weights, exponents, partial, N, K, outputs);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1) dense_few_9(
-    const float* __restrict__ x, const uint4* __restrict__ weights, const int* __restrict__ exponents,
-    float* __restrict__ partial, int N, int K, int outputs)
+    const float* x, const uint4* __restrict__ weights, const int* exponents, float* partial, int N, int K, int outputs)
 {
     dense_few<FewImages<18>>(x, weights, exponents, partial, N, K, outputs);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1) dense_few_10(
-    const float* __restrict__ x, const uint4* __restrict__ weights, const int* __restrict__ exponents,
-    float* __restrict__ partial, int N, int K, int outputs)
+    const float* x, const uint4* __restrict__ weights, const int* exponents, float* partial, int N, int K, int outputs)
 {
     dense_few<FewImages<20>>(x, weights, exponents, partial, N, K, outputs);
 }

@@ -19,7 +19,7 @@ def few_connected(kernels: Any, images: int, x: Any, exponents: Any, w: Any, cla
     shares = max(1, min(-(-inputs // INPUTS), processors // (blocks * rows)))
     padded = blocks * tiles * 16
     partial = kernels.empty((shares, images, padded))
-    dense = kernels.function(f"dense_few_{tiles}")
+    dense = kernels.function(f"dense_few_{tiles}", early=True)
     classify = classifier(partial, weight_exponents)
     extents = int32(images, inputs, padded)
 

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "bulk_load.cuh"
+#include "dependent_launch.cuh"
 #include "fp16_split.cuh"
 #include "mma.cuh"
 #include "wgmma_n64.cuh"
@@ -153,18 +154,26 @@ __device__ __forceinline__ void dense_wgmma(
     __syncthreads();
     const int stages = (N + DENSE_ROWS - 1) / DENSE_ROWS * steps;
     const int first = first_stage(blockIdx.y, stages, gridDim.y), last = first_stage(blockIdx.y + 1, stages, gridDim.y);
+    let_next_kernel_start();
     if (warp >= 8) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
         if (threadIdx.x > 256) return;
         weights += (size_t)blockIdx.x * steps * L::WEIGHT_BYTES;
+        const auto load_weights = [&](int i) {
+            const int slot = i % L::STAGES;
+            mbarrier_arrive_expect_tx(full + slot, L::STAGE);
+            bulk_load(shared + slot * L::STAGE + DENSE_X_BYTES,
+                      weights + (size_t)((first + i) % steps) * L::WEIGHT_BYTES, L::WEIGHT_BYTES, full + slot);
+        };
+        for (int i = 0; i < min(last - first, L::STAGES); ++i) load_weights(i);
+        wait_for_kernel_before();
         for (int i = 0; i < last - first; ++i) {
             const int slot = i % L::STAGES;
-            unsigned char* const stage = shared + slot * L::STAGE;
-            if (i >= L::STAGES) mbarrier_wait(empty + slot, i / L::STAGES - 1);
-            mbarrier_arrive_expect_tx(full + slot, L::STAGE);
-            bulk_load(stage, x + (size_t)(first + i) * DENSE_X_BYTES, DENSE_X_BYTES, full + slot);
-            bulk_load(stage + DENSE_X_BYTES, weights + (size_t)((first + i) % steps) * L::WEIGHT_BYTES,
-                      L::WEIGHT_BYTES, full + slot);
+            if (i >= L::STAGES) {
+                mbarrier_wait(empty + slot, i / L::STAGES - 1);
+                load_weights(i);
+            }
+            bulk_load(shared + slot * L::STAGE, x + (size_t)(first + i) * DENSE_X_BYTES, DENSE_X_BYTES, full + slot);
         }
         return;
     }

@@ -38,7 +38,7 @@ def many_connected(kernels: Any, images: int, x: Any, w: Any, classifier: Any) -
     weights = in_stages(hi, lo, width)
     blocks = min(cupy.cuda.Device().attributes["MultiProcessorCount"] // tiles, len(x) * MOST_SHARES, stages)
     partial = kernels.empty((most_shares(stages, steps, blocks), images, tiles * width))
-    dense = kernels.function(f"dense_wgmma_{width}", shared_bytes=layout.shared_bytes)
+    dense = kernels.function(f"dense_wgmma_{width}", shared_bytes=layout.shared_bytes, early=True)
     classify = classifier(partial, weight_exponents, stages, steps, blocks)
     extents = int32(images, steps, tiles * width)
 

@@ -99,7 +99,7 @@ def pooled_convolution(kernels, conv, images, w, x, pool):
     weight_exponents = kernels.empty((layout.padded_channels,), np.int32)
     arguments = (w, weight_parts, weight_exponents)
     kernels.function("split_wgmma_weights")((layout.padded_channels,), (128,), arguments)
-    function = kernels.function("conv_pool_wgmma_4_7_16", shared_bytes=layout.shared_bytes)
+    function = kernels.function("conv_pool_wgmma_4_7_16", layout.shared_bytes, early=True)
     grid, threads = persistent_grid(kernels, "WGMMA_4", images), (128 * (kernels.constants["WGMMA_4_GROUPS"] + 1),)
     y, exponents = kernels.empty((images, *pool.gives)), kernels.empty((images,), np.int32)
     arguments = (x, w, weight_parts, weight_exponents, y, exponents, *int32(images))
@@ -109,7 +109,7 @@ def pooled_convolution(kernels, conv, images, w, x, pool):
 def classifier_of(kernels, network, parameters):
     """As fused_mma's, for shares of `many_connected`, which come with how blocks divide the stages."""
     hidden, last = (step.layer for step in network.steps[-2:])
-    function = kernels.function("classify_shares", CLASSES * hidden.outputs * 4)
+    function = kernels.function("classify_shares", CLASSES * hidden.outputs * 4, early=True)
 
     def classifier(partial, weight_exponents, *tiling):
         images, padded = partial.shape[-2:]
@@ -123,7 +123,7 @@ def classifier_of(kernels, network, parameters):
 
 def few_classifier_of(kernels, exponents, network, parameters):
     """As fused_mma's `classifier_of`, for few images."""
-    function = kernels.function("classify_few")
+    function = kernels.function("classify_few", early=True)
     hidden, last = (step.layer for step in network.steps[-2:])
     activation = fused_mma.ACTIVATIONS.index(network.steps[-2].activation)
 

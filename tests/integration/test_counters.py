@@ -419,7 +419,7 @@ def test_a_variant_that_a_layer_is_beyond_is_not_started(tmp_path, ncu):
 def test_of_a_long_call_the_first_launches_are_made_and_all_are_counted():
     made = []
     kernels = SimpleNamespace(
-        function=lambda name, shared_bytes: lambda *arguments, **options: made.append(arguments), empty=len
+        function=lambda name, shared_bytes, early: lambda *arguments, **options: made.append(arguments), empty=len
     )
     counting = count_variant.LaunchCounter(kernels)
     conv_forward = counting.function("conv_forward")

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import cupy
 import numpy as np
+from cuda.bindings import driver
 from cupy.cuda import Event, get_elapsed_time, nvtx  # by name: a launcher may replace them in their modules
 from cupy.cuda.runtime import deviceSynchronize
 
@@ -112,12 +113,15 @@ class GpuKernels:
         """A kernel of the module by its name in the source."""
         return self._module.get_function(sources.find_symbol(name, self._symbols) or name)
 
-    def function(self, name: str, shared_bytes: int = 0) -> Callable[..., None]:
+    def function(self, name: str, shared_bytes: int = 0, early: bool = False) -> Callable[..., None]:
         """A kernel: call it with grid, threads and arguments, and a stream where it is not the default one. Each launch
-        gets `shared_bytes` of dynamic shared memory."""
+        gets `shared_bytes` of dynamic shared memory. One that is `early` may start before the kernel ahead of it has
+        ended, and waits for that itself, by griddepcontrol.wait."""
         kernel = self._find_kernel(name)
         if shared_bytes > kernel.max_dynamic_shared_size_bytes:  # what it may have is the same for all its launches
             kernel.max_dynamic_shared_size_bytes = shared_bytes
+        if early:
+            return partial(_launch_early, kernel.kernel.ptr, shared_bytes)
         return partial(kernel, shared_mem=shared_bytes) if shared_bytes else kernel
 
     def has(self, name: str) -> bool:
@@ -142,11 +146,31 @@ class GpuKernels:
         return [cupy.cuda.Stream() for _ in range(count)]
 
 
+def _launch_early(
+    kernel: int, shared_bytes: int, grid: tuple[int, ...], threads: tuple[int, ...], arguments: tuple[Any, ...]
+) -> None:
+    """Launch a kernel on the current stream by programmatic dependent launch, which CuPy does not offer."""
+    held = [
+        np.asarray(one.data.ptr, np.uint64) if isinstance(one, cupy.ndarray) else np.asarray(one) for one in arguments
+    ]
+    places = np.array([one.ctypes.data for one in held], np.uint64)
+    attribute, config = driver.CUlaunchAttribute(), driver.CUlaunchConfig()
+    attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    attribute.value.programmaticStreamSerializationAllowed = 1
+    config.attrs, config.numAttrs = [attribute], 1
+    config.gridDimX, config.gridDimY, config.gridDimZ = (*grid, 1, 1)[:3]
+    config.blockDimX, config.blockDimY, config.blockDimZ = (*threads, 1, 1)[:3]
+    config.sharedMemBytes, config.hStream = shared_bytes, cupy.cuda.get_current_stream().ptr
+    (status,) = driver.cuLaunchKernelEx(config, kernel, places.ctypes.data, 0)
+    if status:
+        raise cupy.cuda.driver.CUDADriverError(int(status))
+
+
 class ExplainedKernels(GpuKernels):
     """Kernels whose refused launches are explained: for checks alone, since a timed call has no room for it."""
 
-    def function(self, name: str, shared_bytes: int = 0) -> Callable[..., None]:
-        kernel, launch = self._find_kernel(name), super().function(name, shared_bytes)
+    def function(self, name: str, shared_bytes: int = 0, early: bool = False) -> Callable[..., None]:
+        kernel, launch = self._find_kernel(name), super().function(name, shared_bytes, early)
 
         def call(grid: tuple[int, ...], threads: tuple[int, ...], *arguments: Any, **options: Any) -> None:
             try:

@@ -90,7 +90,7 @@ class _Recorder:
     def symbol(self, name: str) -> "_Symbol":
         return _Symbol(self, name)
 
-    def function(self, name: str, shared_bytes: int = 0) -> Callable[..., None]:
+    def function(self, name: str, shared_bytes: int = 0, early: bool = False) -> Callable[..., None]:
         entry = emulation.entry_name(name)
 
         def launch(grid: tuple[int, ...], threads: tuple[int, ...], arguments: tuple[Any, ...]) -> None:

@@ -372,7 +372,7 @@ class EmulatedKernels:
         self.constants = constants
         self._reversed = reversed_order
 
-    def function(self, name: str, shared_bytes: int = 0) -> Callable[..., None]:
+    def function(self, name: str, shared_bytes: int = 0, early: bool = False) -> Callable[..., None]:
         """A kernel: call it with grid, threads and arguments; a stream, if given, is the order of the calls."""
         entry = getattr(self._library, entry_name(name))
 

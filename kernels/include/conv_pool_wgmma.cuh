@@ -39,6 +39,7 @@ struct PooledRuns {
     static constexpr int W_OUT = W - K + 1;
     static constexpr int WINDOWS = W_OUT / 2 * (W_OUT / 2);
     static constexpr int SIXTEENS = (WINDOWS + 15) / 16;
+    static constexpr int EXPONENT = TILED ? SCALE_EXPONENT : 0;  // what activated values are times
     static constexpr int PLANE = TILED ? SIXTEENS * 8 : WINDOWS;  // from one channel of results to the next
     static constexpr int RUNS_PER_ROW = W_OUT / SHIFTS;
     static constexpr int RUNS = RUNS_PER_ROW * (W_OUT / 2);
@@ -87,66 +88,98 @@ template <class L> __device__ void write_runs_layout(int* layout)
     layout[2] = L::SHARED_BYTES;
 }
 
-__device__ __forceinline__ float activated_run(float value, int activation)
-{
-    return activation == TANH ? tanh_of(value) : fmaxf(value, 0.0f);
-}
+// Where the results of conv_pool_runs go. A lane has one channel of each 8 columns, lane_channel() behind their first,
+// and its two values, or one of each of its two, lie within() behind the warp's.
+template <class L> struct StoreRuns {
+    static constexpr int CHANNELS = 8 / L::SHIFTS;  // of 8 columns
+    __device__ static int lane_channel() { return L::SHIFTS == 4 ? threadIdx.x % 4 / 2 : threadIdx.x % 4; }
+    __device__ static int within() { return threadIdx.x / 4 % 8 * 2; }
+};
 
-// Results go, split, where dense_wgmma wants them. In conv_pool_runs a lane has one of each 8 columns' channels, and an
-// `i` that lies twice its group_id behind a multiple of 16. So a lane's places differ by whole stages: 16 values
-// further, or two channels, is a stage further.
-template <class L> struct StoreTiles {
+// Results go, split, where dense_wgmma wants them: 16 values further, or two channels, is a stage further. Of two images
+// that a block takes, the first has an even number. So they are neighbours in the same tile, and of the same order there.
+template <class L> struct StoreTiles : StoreRuns<L> {
     static constexpr int STAGES = L::M / 2 * L::SIXTEENS;
     static_assert(L::M % 2 == 0, "pairs of channels");
     __half* __restrict__ y;
+    unsigned* of_lane;  // the lo part of its first values in the block's first image
 
+    __device__ __forceinline__ StoreTiles(__half* y) : y(y), of_lane(nullptr) {}
+    __device__ __forceinline__ void begin(int first)
+    {
+        const int channel = this->lane_channel();
+        of_lane = (unsigned*)dense_place(y, first, channel / 2 * L::SIXTEENS, channel % 2 * 16 + this->within(), STAGES);
+    }
     // Of an image that is computed in FP32, whose channels follow each other.
     __device__ void store(int image, int, int i, float value) const
     {
         store_in_tiles(y, image, i / L::WINDOWS, i % L::WINDOWS, value, L::SIXTEENS, STAGES);
     }
-    // Two neighbouring values.
-    __device__ void store_words(int image, int i, unsigned hi, unsigned lo) const
+    // Two neighbouring values of the block's first image or the second, from `of_warp` on, of `columns`, 8 each.
+    __device__ __forceinline__ void store_words(int second, int columns, int of_warp, unsigned hi, unsigned lo) const
     {
-        const int lane_channel = L::SHIFTS == 4 ? threadIdx.x % 4 / 2 : threadIdx.x % 4;
-        const int within = threadIdx.x / 4 % 8 * 2;
-        __half* const of_lane =
-            dense_place(y, image, lane_channel / 2 * L::SIXTEENS, lane_channel % 2 * 16 + within, STAGES);
-        const int further = i - lane_channel * L::PLANE - within;
-        unsigned* const place = (unsigned*)(of_lane + (long long)further * (DENSE_X_BYTES / 32));
+        const int further = columns * this->CHANNELS * L::PLANE + of_warp;
+        unsigned* const place = of_lane + (further * (DENSE_X_BYTES / 64) + second * (DENSE_INPUTS / 2));
         place[0] = lo;
         place[DENSE_HI / 2] = hi;
     }
-    // As StoreSplit's. Here of two neighbouring lanes one stores the first values of both, the other the second ones.
-    __device__ void store_pair(int image, int, int i, int distance, float2 values, bool first, bool second) const
+    // Two values of each lane times 2^EXPONENT, 16 from each other; all lanes call it. Of two neighbouring lanes, which
+    // have neighbouring values, one stores the first ones and the other the second ones.
+    __device__ __forceinline__ void store_apart(
+        int, int second, int columns, int of_warp, float2 values, bool has_first, bool has_second) const
     {
         const bool odd = threadIdx.x % 2;
-        const uint2 parts = split(values.x * power_of_two(SCALE_EXPONENT), values.y * power_of_two(SCALE_EXPONENT));
+        const uint2 parts = split(values.x, values.y);
         const unsigned hi = __shfl_xor_sync(0xffffffffu, parts.x, 1), lo = __shfl_xor_sync(0xffffffffu, parts.y, 1);
-        if (odd ? second : first)
-            store_words(image, odd ? i - 1 + distance : i, __byte_perm(parts.x, hi, odd ? 0x3276 : 0x5410),
+        if (odd ? has_second : has_first)
+            store_words(second, columns, of_warp + (odd ? 16 : 0), __byte_perm(parts.x, hi, odd ? 0x3276 : 0x5410),
                         __byte_perm(parts.y, lo, odd ? 0x3276 : 0x5410));
+    }
+    // Two values of each lane, side by side. Behind the last value that is there, one that is not may be stored.
+    __device__ __forceinline__ void store_neighbours(
+        int, int second, int columns, int of_warp, float2 values, bool has_first, bool) const
+    {
+        const uint2 parts = split(values.x, values.y);
+        if (has_first) store_words(second, columns, of_warp, parts.x, parts.y);
     }
 };
 
-// Store two values of each lane, side by side. EVEN: i and count are.
-template <bool EVEN>
-__device__ __forceinline__ void store_neighbours(
-    const StoreFloat& epilogue, int image, int count, int i, float2 values, bool first, bool second)
+// Results go to `y` as they are.
+template <class L> struct StoreFloats : StoreRuns<L> {
+    static constexpr int COUNT = L::M * L::PLANE;
+    StoreFloat epilogue;
+
+    __device__ __forceinline__ StoreFloats(float* y) : epilogue{y} {}
+    __device__ __forceinline__ void begin(int) const {}
+    __device__ void store(int image, int, int i, float value) const { epilogue.store(image, COUNT, i, value); }
+    __device__ __forceinline__ int place(int columns, int of_warp) const
+    {
+        return (columns * this->CHANNELS + this->lane_channel()) * L::PLANE + of_warp + this->within();
+    }
+    __device__ __forceinline__ void store_apart(
+        int first, int second, int columns, int of_warp, float2 values, bool has_first, bool has_second) const
+    {
+        epilogue.store_pair(
+            first + second, COUNT, place(columns, of_warp) + threadIdx.x % 2, 16, values, has_first, has_second);
+    }
+    __device__ __forceinline__ void store_neighbours(
+        int first, int second, int columns, int of_warp, float2 values, bool has_first, bool has_second) const
+    {
+        store_at(first + second, place(columns, of_warp), values, has_first, has_second);
+    }
+    __device__ __forceinline__ void store_at(int image, int i, float2 values, bool has_first, bool has_second) const
+    {
+        if (L::PLANE % 2 == 0 && has_second)
+            *(float2*)(epilogue.y + (size_t)image * COUNT + i) = values;
+        else
+            epilogue.store_pair(image, COUNT, i, 1, values, has_first, has_second);
+    }
+};
+
+// Of a value times 2^EXPONENT, the result as well.
+template <class L> __device__ __forceinline__ float activated_run(float value)
 {
-    if (EVEN && second)
-        *(float2*)(epilogue.y + (size_t)image * count + i) = values;
-    else
-        epilogue.store_pair(image, count, i, 1, values, first, second);
-}
-// The same, split.
-template <bool EVEN, class L>
-__device__ __forceinline__ void store_neighbours(
-    const StoreTiles<L>& epilogue, int image, int, int i, float2 values, bool first, bool)
-{
-    static_assert(EVEN, "both parts of two values are a word each");
-    const uint2 parts = split(values.x * power_of_two(SCALE_EXPONENT), values.y * power_of_two(SCALE_EXPONENT));
-    if (first) epilogue.store_words(image, i, parts.x, parts.y);
+    return L::ACTIVATION == TANH ? tanh_of<L::EXPONENT>(value) : fmaxf(value, 0.0f);
 }
 
 // The largest of the four outputs in a window, of channels in columns 8 * i and on: `half` 0 or 1, of rows group_id or
@@ -249,11 +282,10 @@ __device__ __forceinline__ void multiply_down(
 
         const float first = pooled_of<L>(sums, 0, 0), second = pooled_of<L>(sums, 0, 1);
         const float kept = odd ? second : first, other = __shfl_xor_sync(0xffffffffu, odd ? first : second, 4);
-        const float2 pooled = make_float2(activated_run((odd ? other : kept) * unscale, L::ACTIVATION),
-                                          activated_run((odd ? kept : other) * unscale, L::ACTIVATION));
+        const float2 pooled = make_float2(activated_run<L>((odd ? other : kept) * unscale),
+                                          activated_run<L>((odd ? kept : other) * unscale));
         const bool is_there = stores && column < L::RUNS_PER_ROW;
-        store_neighbours<L::PLANE % 2 == 0>(
-            epilogue, image, L::M * L::PLANE, threadIdx.x % 4 * L::PLANE + place, pooled, is_there, is_there);
+        epilogue.store_at(image, threadIdx.x % 4 * L::PLANE + place, pooled, is_there, is_there);
 
         #pragma unroll
         for (int step = 0; step < L::STEPS; ++step)
@@ -277,7 +309,7 @@ __device__ __forceinline__ void conv_pool_runs(
     const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ weight_parts,
     const int* __restrict__ weight_exponents, Store epilogue, int N)
 {
-    constexpr int W = L::W, SHIFTS = L::SHIFTS, COUNT = L::M * L::PLANE;
+    constexpr int W = L::W, SHIFTS = L::SHIFTS;
     extern __shared__ __align__(128) unsigned smem_hi[];  // the name that conv_pool_single_channel gives it
     __shared__ unsigned warp_max[32];
     unsigned* const smem_images = smem_hi + L::WEIGHT_BYTES / 4;
@@ -291,11 +323,12 @@ __device__ __forceinline__ void conv_pool_runs(
     int unscale_bits[L::N / 16];  // what undoes the weights' scales, where FP32 has its exponent
     #pragma unroll
     for (int i = 0; i < L::N / 16; ++i)
-        unscale_bits[i] = weight_exponents[i * (8 / SHIFTS) + lane_channel] - 2 * SCALE_EXPONENT + 127 << 23;
+        unscale_bits[i] =
+            weight_exponents[i * (8 / SHIFTS) + lane_channel] + L::EXPONENT - 2 * SCALE_EXPONENT + 127 << 23;
 
     for (int first = blockIdx.x * L::IMAGES; first < N; first += gridDim.x * L::IMAGES) {
         int exponents[L::IMAGES];
-        bool multiplied[L::IMAGES];
+        int runs[L::IMAGES];  // that are stored: none of an image that is computed in FP32 or is not there
         #pragma unroll
         for (int i = 0; i < L::IMAGES; ++i) {
             const int image = min(first + i, N - 1);
@@ -304,14 +337,18 @@ __device__ __forceinline__ void conv_pool_runs(
             // Its barrier also keeps the images before from being overwritten while they are read.
             const unsigned largest = block_max(max_magnitude(values), warp_max);
             const ImageScale image_scale = scale_of_image(largest);
-            exponents[i] = image_scale.exponent;
-            const bool out_of_range =
+            bool out_of_range =
                 largest >= INFINITY_BITS || scale_out_of_range(image_scale.exponent, weight_exponents, L::M);
+            #pragma unroll
+            for (int j = 0; j < L::N / 16; ++j)
+                out_of_range |= L::EXPONENT > 0 && (unscale_bits[j] >> 23) + image_scale.exponent > 254;
             bool too_small;  // no matter in a network
             unsigned* const smem_image = smem_images + i * 2 * L::WORDS;
             split_pairs(values, smem_image, smem_image + L::WORDS, L::WORDS, 128, image_scale, too_small);
-            multiplied[i] = !__syncthreads_or(out_of_range);  // and the image is complete before anyone reads it
-            if (!multiplied[i] && first + i < N && blockIdx.y == 0)
+            const bool multiplied = !__syncthreads_or(out_of_range);  // and the image is complete before anyone reads it
+            exponents[i] = multiplied ? image_scale.exponent : 0;
+            runs[i] = multiplied && first + i < N ? L::RUNS : 0;
+            if (!multiplied && first + i < N && blockIdx.y == 0)
                 conv_pool_image_fp32(FloatInput{x + (size_t)image * W * W}, w, epilogue, image, W, W, L::M, L::K,
                                      L::ACTIVATION);
             if (image + gridDim.x * L::IMAGES < N)
@@ -319,15 +356,17 @@ __device__ __forceinline__ void conv_pool_runs(
         }
 
         if constexpr (L::DOWN) {
-            multiply_down<L>(smem_images, weights, unscale_bits[0], exponents[0], multiplied[0], epilogue, first);
+            multiply_down<L>(smem_images, weights, unscale_bits[0], exponents[0], runs[0] > 0, epilogue, first);
             continue;
         }
+        epilogue.begin(first);
         #pragma unroll 1
         for (int tile = blockIdx.y; tile < L::TILES; tile += gridDim.y) {
             const int warp_runs = tile * 4 + warp;
             const int second = L::IMAGES == 2 && warp_runs >= L::WARP_RUNS;
             // Two shifts: a lane's runs are neighbours. Four: a lane holds half of each run.
-            const int first_run = (warp_runs - second * L::WARP_RUNS) * 16 + (SHIFTS == 2 ? 2 * group_id : group_id);
+            const int of_warp = (warp_runs - second * L::WARP_RUNS) * 16;
+            const int first_run = of_warp + (SHIFTS == 2 ? 2 * group_id : group_id);
             constexpr int APART = SHIFTS == 2 ? 1 : 8;
             unsigned hi[L::STEPS][4], lo[L::STEPS][4];
             #pragma unroll
@@ -345,23 +384,18 @@ __device__ __forceinline__ void conv_pool_runs(
             multiply_runs<L>(sums, hi, lo, weights);
             wgmma_wait_group<0>();
 
-            const int image = first + second;
-            const bool stores = image < N && (second ? multiplied[L::IMAGES - 1] : multiplied[0]);
+            const int stored_runs = second ? runs[L::IMAGES - 1] : runs[0];
+            const bool has_first = first_run < stored_runs, has_second = first_run + APART < stored_runs;
             const int exponent = second ? exponents[L::IMAGES - 1] : exponents[0];
             #pragma unroll
             for (int i = 0; i < L::N / 16; ++i) {
                 const float unscale = __int_as_float(unscale_bits[i] + (exponent << 23));
-                const float2 pooled = make_float2(activated_run(pooled_of<L>(sums, i, 0) * unscale, L::ACTIVATION),
-                                                  activated_run(pooled_of<L>(sums, i, 1) * unscale, L::ACTIVATION));
-                const int plane = (i * (8 / SHIFTS) + lane_channel) * L::PLANE;
-                const bool has_first = stores && first_run < L::RUNS;
-                const bool has_second = stores && first_run + APART < L::RUNS;
+                const float2 pooled = make_float2(activated_run<L>(pooled_of<L>(sums, i, 0) * unscale),
+                                                  activated_run<L>(pooled_of<L>(sums, i, 1) * unscale));
                 if constexpr (SHIFTS == 4)
-                    epilogue.store_pair(image, COUNT, plane + 2 * first_run + lane_in_group % 2, 2 * APART, pooled,
-                                        has_first, has_second);
+                    epilogue.store_apart(first, second, i, 2 * of_warp, pooled, has_first, has_second);
                 else
-                    store_neighbours<L::PLANE % 2 == 0>(
-                        epilogue, image, COUNT, plane + first_run, pooled, has_first, has_second);
+                    epilogue.store_neighbours(first, second, i, of_warp, pooled, has_first, has_second);
             }
         }
     }

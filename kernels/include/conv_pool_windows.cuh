@@ -53,8 +53,8 @@ struct PoolWindows28 {
     static constexpr int WORDS = W * W / 2;                            // of a copy of an image
     static constexpr int WEIGHT_BYTES = 2 * 32 * CHANNELS * 2;
     // A stage of results: for each channel, words of 32 windows and a gap that keeps lanes out of each other's banks;
-    // all hi parts, and from LO_STAGE on all lo parts.
-    static constexpr int LINE = 20, LO_STAGE = CHANNELS * LINE + 16, STAGE = LO_STAGE + CHANNELS * LINE;
+    // all hi parts, and from LO_STAGE on all lo parts. stmatrix stores 64 channels.
+    static constexpr int LINE = 20, LO_STAGE = 64 * LINE, STAGE = 2 * LO_STAGE;
     // Shared memory: the weights; for two images, hi and lo parts of two copies; two stages of results.
     static constexpr int SHARED_BYTES = WEIGHT_BYTES + 8 * WORDS * 4 + 2 * STAGE * 4;
     static constexpr int LOADS_PER_THREAD = (WORDS + 63) / 64;  // two warps load an image
@@ -123,14 +123,6 @@ __device__ __forceinline__ void copy_weights(uint4* smem_weights, const uint4* w
     fence_proxy_async();
 }
 
-// What undoes the weights' scales, where FP32 has its exponent. A channel that is not there has an exponent of zero.
-__device__ __forceinline__ void load_unscale_bits(
-    int2 (&unscale_bits)[PoolWindows28::CHANNELS / 2], const int* weight_exponents)
-{
-    if (threadIdx.x < PoolWindows28::CHANNELS)
-        ((int*)unscale_bits)[threadIdx.x] = (weight_exponents[threadIdx.x] - 2 * SCALE_EXPONENT + 127) << 23;
-}
-
 // The words of the kernel window that a lane fetches: three a row, and a last one that meets weights of zero.
 __device__ __forceinline__ void find_window_words(int (&word_offsets)[4], int lane_in_group)
 {
@@ -141,11 +133,31 @@ __device__ __forceinline__ void find_window_words(int (&word_offsets)[4], int la
     }
 }
 
-__device__ __forceinline__ const unsigned* corner_of(const unsigned* smem_image, int window)
-{
+// A lane's pooling window in two images: a step takes it 32 windows further.
+struct Window {
     using L = PoolWindows28;
-    return smem_image + window / L::WINDOWS_PER_ROW * 2 * (L::W / 2) + window % L::WINDOWS_PER_ROW;
-}
+    static constexpr int ROW = 2 * (L::W / 2), IMAGE = L::WINDOWS_PER_ROW * ROW;  // words of a copy
+    int column, corner;  // `corner`: the window's first word
+    bool second;         // whether it is in the second image
+
+    __device__ __forceinline__ Window(int number)
+        : column(number % L::WINDOWS_PER_ROW), corner(number / L::WINDOWS_PER_ROW * ROW + column), second(false)
+    {
+    }
+    __device__ __forceinline__ void advance()
+    {
+        column += 32 % L::WINDOWS_PER_ROW;
+        corner += 32 / L::WINDOWS_PER_ROW * ROW + 32 % L::WINDOWS_PER_ROW;
+        if (column >= L::WINDOWS_PER_ROW) {
+            column -= L::WINDOWS_PER_ROW;
+            corner += ROW - L::WINDOWS_PER_ROW;
+        }
+        if (!second && corner >= IMAGE) {
+            second = true;
+            corner += 4 * L::WORDS - IMAGE;
+        }
+    }
+};
 
 // Fetch the fragments of A for the top and the bottom row of pooling windows, two steps each.
 __device__ __forceinline__ void load_window_fragments(
@@ -192,26 +204,44 @@ __device__ __forceinline__ void multiply_windows(
     wgmma_windows(sums, hi, lo, weights);
 }
 
-// The largest of a window in two output channels, activated and split. `i`: the first of the channels' sums.
-__device__ __forceinline__ uint2 pool_channels(const float (&sums)[2][28], int i, int2 unscale_bits, int exponent)
+// stmatrix: four 8 x 8 tiles of halves, of each of which a lane has two neighbours of row group_id. They are stored
+// transposed: lanes 8 * i and on give where the columns of tile i go.
+__device__ __forceinline__ void stmatrix_x4_transposed(unsigned smem_address, const unsigned* tiles)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+                 :: "r"(smem_address), "r"(tiles[0]), "r"(tiles[1]), "r"(tiles[2]), "r"(tiles[3]) : "memory");
+}
+
+// The largest of a window in two output channels, activated, times 2^SCALE_EXPONENT as `unscale` is, and split. `i`: the
+// first of the channels' sums.
+__device__ __forceinline__ uint2 pool_channels(const float (&sums)[2][28], int i, float2 unscale)
 {
     float values[2];
     #pragma unroll
     for (int e = 0; e < 2; ++e) {
-        const float unscale = __int_as_float((e ? unscale_bits.y : unscale_bits.x) + (exponent << 23));
         const float largest = fmaxf(fmaxf(sums[0][i + e], sums[0][i + e + 2]),
                                     fmaxf(sums[1][i + e], sums[1][i + e + 2]));
-        values[e] = tanh_of(largest * unscale) * power_of_two(SCALE_EXPONENT);
+        values[e] = tanh_of<SCALE_EXPONENT>(largest * (e ? unscale.y : unscale.x));
     }
     return split(values[0], values[1]);
 }
 
-// The parts that the lane of the neighbouring window has.
-__device__ __forceinline__ uint2 shuffle_parts(uint2 parts)
+// Pool, activate and split a lane's windows. `place`: where stmatrix stores 8 windows of a channel, the lane's.
+__device__ __forceinline__ void stage_windows(const float (&sums)[2][28], const float* unscales, unsigned place)
 {
-    const unsigned hi = __shfl_xor_sync(0xffffffffu, parts.x, 4);
-    const unsigned lo = __shfl_xor_sync(0xffffffffu, parts.y, 4);
-    return make_uint2(hi, lo);
+    using L = PoolWindows28;
+    #pragma unroll
+    for (int first = 0; first < L::CHANNELS / 8; first += 4) {
+        unsigned hi[4] = {}, lo[4] = {};
+        #pragma unroll
+        for (int i = 0; i < min(4, L::CHANNELS / 8 - first); ++i) {
+            const uint2 parts = pool_channels(sums, 4 * (first + i), *(const float2*)(unscales + 8 * (first + i)));
+            hi[i] = parts.x;
+            lo[i] = parts.y;
+        }
+        stmatrix_x4_transposed(place + first * 8 * L::LINE * 4, hi);
+        stmatrix_x4_transposed(place + (first * 8 * L::LINE + L::LO_STAGE) * 4, lo);
+    }
 }
 
 // Where results go, and those of an image that is computed in FP32.
@@ -236,9 +266,8 @@ extern "C" __global__ void __launch_bounds__(128, WINDOWS_BLOCKS) conv_pool_wind
     using L = PoolWindows28;
     extern __shared__ __align__(128) unsigned smem_hi[];  // the name that conv_pool_single_channel gives it
     __shared__ unsigned warp_max[4];
-    __shared__ int2 unscale_bits[L::CHANNELS / 2];
+    __shared__ __align__(8) float unscales[2 * L::CHANNELS];  // what undoes each image's and channel's scale
     let_next_kernel_start();
-    load_unscale_bits(unscale_bits, weight_exponents);
     unsigned* const smem_images = smem_hi + L::WEIGHT_BYTES / 4;
     unsigned* const stages = smem_images + 8 * L::WORDS;  // two: one is written while the other is stored
     copy_weights((uint4*)smem_hi, weight_parts);
@@ -246,16 +275,19 @@ extern "C" __global__ void __launch_bounds__(128, WINDOWS_BLOCKS) conv_pool_wind
     // Not wgmma_descriptor, with which the compiler schedules this kernel otherwise.
     const unsigned long long weights = ((unsigned)__cvta_generic_to_shared(smem_hi) & 0x3ffff) >> 4 | WGMMA_STRIDES;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int group_id = lane / 4, lane_in_group = lane % 4;
     const StoreTiledWindows epilogue = {y, M};
     // What a thread stores: 8 channels of neighbouring lanes lie in different banks, and 16 windows of two are 64 bytes.
     const int first_channel = threadIdx.x % 8 + threadIdx.x / 64 * 8, lo_part = threadIdx.x / 32 % 2;
     const int sixteen = threadIdx.x / 16 % 2, eighth = threadIdx.x / 8 % 2;
     const int staged_place = lo_part * L::LO_STAGE + first_channel * L::LINE + sixteen * 8 + eighth * 4;
     int word_offsets[4];
-    find_window_words(word_offsets, lane_in_group);
+    find_window_words(word_offsets, lane % 4);
     ImageWords words;
     const int image_of_warp = threadIdx.x / 64;
+    // Of the image whose unscales a thread makes. A channel that is not there has an exponent of zero.
+    const bool of_second = threadIdx.x >= L::CHANNELS;
+    const int weight_exponent =
+        threadIdx.x < 2 * L::CHANNELS ? weight_exponents[threadIdx.x - of_second * L::CHANNELS] : 0;
     load_words(words, x, 2 * blockIdx.x + image_of_warp, N);
 
     for (int first = 2 * blockIdx.x; first < N; first += 2 * gridDim.x) {
@@ -265,9 +297,13 @@ extern "C" __global__ void __launch_bounds__(128, WINDOWS_BLOCKS) conv_pool_wind
         const unsigned largest_first = max(warp_max[0], warp_max[1]), largest_second = max(warp_max[2], warp_max[3]);
         const int exponent_first = exponent_of(largest_first), exponent_second = exponent_of(largest_second);
         const float scale = power_of_two(min(SCALE_EXPONENT - (image_of_warp ? exponent_second : exponent_first), 127));
-        const bool out_of_range = max(largest_first, largest_second) >= INFINITY_BITS
+        // Times 2^SCALE_EXPONENT, as the results are.
+        const int unscale_exponent = weight_exponent + (of_second ? exponent_second : exponent_first) - SCALE_EXPONENT;
+        const bool out_of_range = max(largest_first, largest_second) >= INFINITY_BITS || unscale_exponent > 127
                                   || scale_out_of_range(exponent_first, weight_exponents, M)
                                   || scale_out_of_range(exponent_second, weight_exponents, M);
+        if (threadIdx.x < 2 * L::CHANNELS)
+            unscales[threadIdx.x] = __int_as_float(unscale_exponent + 127 << 23);
         split_words(smem_images + image_of_warp * 4 * L::WORDS, words, scale);
         if (first + 2 * gridDim.x < N) load_words(words, x, first + 2 * gridDim.x + image_of_warp, N);
         // The images are complete before anyone reads them.
@@ -282,28 +318,14 @@ extern "C" __global__ void __launch_bounds__(128, WINDOWS_BLOCKS) conv_pool_wind
         __half* const of_images = dense_place(y, first, first_channel / 2 * epilogue.SIXTEENS,
                                               first_channel % 2 * 16 + eighth * 8, epilogue.stages())
                                   + (lo_part ? 0 : DENSE_HI);
+        Window window(warp * 8 + lane / 4);
         #pragma unroll 1
-        for (int tile = 0; tile < L::TILES; ++tile) {
-            const int first_window = tile * 32 + warp * 8;  // of the warp's eight, among those of both images
-            const int second = first_window >= L::WINDOWS;
-            const int exponent = second ? exponent_second : exponent_first;
-            const int window = first_window - second * L::WINDOWS + group_id;
+        for (int tile = 0; tile < L::TILES; ++tile, window.advance()) {
             float sums[2][28];
-            multiply_windows(sums, corner_of(smem_images + second * 4 * L::WORDS, window), word_offsets, weights);
-
+            multiply_windows(sums, smem_images + window.corner, word_offsets, weights);
             unsigned* const stage = stages + tile % 2 * L::STAGE;
-            const int odd = group_id % 2;
-            const unsigned selector = odd ? 0x3276 : 0x5410;
-            #pragma unroll
-            for (int i = 0; i < 28; i += 4) {
-                const int channel = i * 2 + 2 * lane_in_group;
-                // Of two neighbouring windows one lane writes the first channel, the other the second.
-                const uint2 parts = pool_channels(sums, i, unscale_bits[channel / 2], exponent);
-                const uint2 other = shuffle_parts(parts);
-                unsigned* const to = stage + (channel + odd) * L::LINE + warp * 4 + group_id / 2;
-                to[0] = __byte_perm(parts.x, other.x, selector);
-                to[L::LO_STAGE] = __byte_perm(parts.y, other.y, selector);
-            }
+            stage_windows(sums, unscales + window.second * L::CHANNELS + lane % 4 * 2,
+                          smem_address(stage + lane * L::LINE + warp * 4));
             // Also keeps the other stage, which everyone has read before coming here, for the next tile.
             __syncthreads();
             const int sixteenth = tile * 2 + sixteen;  // 16 windows, of the second image from SIXTEENS on

@@ -41,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(128, RUNS_BLOCKS) conv_pool_runs_48
     const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ weight_parts,
     const int* __restrict__ weight_exponents, __half* __restrict__ y, int N)
 {
-    conv_pool_runs<Many48>(x, w, weight_parts, weight_exponents, StoreTiles<Many48>{y}, N);
+    conv_pool_runs<Many48>(x, w, weight_parts, weight_exponents, StoreTiles<Many48>(y), N);
 }
 
 using Few48 = PooledRuns<5, 48, 6, 1, TANH, false>;
@@ -50,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(128, RUNS_BLOCKS) conv_pool_few_run
     const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ weight_parts,
     const int* __restrict__ weight_exponents, float* __restrict__ y, int N)
 {
-    conv_pool_runs<Few48>(x, w, weight_parts, weight_exponents, StoreFloat{y}, N);
+    conv_pool_runs<Few48>(x, w, weight_parts, weight_exponents, StoreFloats<Few48>(y), N);
 }
 
 using Many64 = PooledRuns<5, 64, 6, 2, TANH, true>;
@@ -59,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(128, RUNS_BLOCKS) conv_pool_runs_64
     const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ weight_parts,
     const int* __restrict__ weight_exponents, __half* __restrict__ y, int N)
 {
-    conv_pool_runs<Many64>(x, w, weight_parts, weight_exponents, StoreTiles<Many64>{y}, N);
+    conv_pool_runs<Many64>(x, w, weight_parts, weight_exponents, StoreTiles<Many64>(y), N);
 }
 
 using Few64 = PooledRuns<5, 64, 6, 1, TANH, false>;
@@ -68,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(128, RUNS_BLOCKS) conv_pool_few_run
     const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ weight_parts,
     const int* __restrict__ weight_exponents, float* __restrict__ y, int N)
 {
-    conv_pool_runs<Few64>(x, w, weight_parts, weight_exponents, StoreFloat{y}, N);
+    conv_pool_runs<Few64>(x, w, weight_parts, weight_exponents, StoreFloats<Few64>(y), N);
 }
 
 using Many72 = PooledRuns<7, 72, 12, 1, TANH, true>;
@@ -77,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(128, RUNS_BLOCKS) conv_pool_runs_72
     const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ weight_parts,
     const int* __restrict__ weight_exponents, __half* __restrict__ y, int N)
 {
-    conv_pool_runs<Many72>(x, w, weight_parts, weight_exponents, StoreTiles<Many72>{y}, N);
+    conv_pool_runs<Many72>(x, w, weight_parts, weight_exponents, StoreTiles<Many72>(y), N);
 }
 
 using Few72 = PooledRuns<7, 72, 12, 1, TANH, false>;
@@ -86,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(128, RUNS_BLOCKS) conv_pool_few_run
     const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ weight_parts,
     const int* __restrict__ weight_exponents, float* __restrict__ y, int N)
 {
-    conv_pool_runs<Few72>(x, w, weight_parts, weight_exponents, StoreFloat{y}, N);
+    conv_pool_runs<Few72>(x, w, weight_parts, weight_exponents, StoreFloats<Few72>(y), N);
 }
 
 using Pooled86 = PooledRuns<7, 86, 4, 1, RELU, false, true>;
@@ -95,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(128, RUNS_86_BLOCKS) conv_pool_runs
     const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ weight_parts,
     const int* __restrict__ weight_exponents, float* __restrict__ y, int N)
 {
-    conv_pool_runs<Pooled86>(x, w, weight_parts, weight_exponents, StoreFloat{y}, N);
+    conv_pool_runs<Pooled86>(x, w, weight_parts, weight_exponents, StoreFloats<Pooled86>(y), N);
 }
 
 extern "C" __global__ void runs_layout(int* __restrict__ layout, int W)

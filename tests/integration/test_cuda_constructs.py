@@ -201,6 +201,15 @@ DEVICE = {
         NEED((a & 0xFFFF) == l % 4 * 16 + l / 4 && b == a + 0x00400040);
         asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(a) : "r"(place));
         NEED((a & 0xFFFF) == l / 4 * 8 + l % 4 * 2);""",
+    "the matrices' stores of PTX": """
+        __shared__ __align__(16) unsigned short held[4][128]; const int l = t % 32;
+        unsigned short* const mine = held[t / 32];
+        const unsigned place = (unsigned)__cvta_generic_to_shared(mine + l % 16 * 8);
+        const unsigned a = l | (l + 100) << 16, b = a + 0x00080008;
+        asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" :: "r"(place), "r"(a), "r"(b) : "memory");
+        NEED(mine[l] == l % 8 * 4 + l / 16 + l / 8 % 2 * 100 && mine[64 + l] == mine[l] + 8);
+        asm volatile("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%0], {%1};" :: "r"(place), "r"(a) : "memory");
+        NEED(mine[l] == l / 2 + l % 2 * 100);""",
     "a wait for an mbarrier between labels": """
         __shared__ __align__(8) unsigned long long all; __shared__ int held[128];
         const unsigned place = (unsigned)__cvta_generic_to_shared(&all);

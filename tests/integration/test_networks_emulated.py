@@ -157,6 +157,8 @@ FAULTS = {
     "windows": [
         Fault("0x5432", "0x5410"),  # odd columns begin at even ones
         Fault("series * square", "series"),
+        Fault("|| unscale_exponent > 127", "|| (!PLANTED && unscale_exponent > 127)"),
+        Fault("corner += ROW - L::WINDOWS_PER_ROW;", "corner += PLANTED ? ROW : ROW - L::WINDOWS_PER_ROW;"),
     ],
     "scores of few": [
         Fault("share < shares; share += groups)", "share < shares - (PLANTED ? 1 : 0); share += groups)")
@@ -188,6 +190,7 @@ FAULTS = {
         Fault("warp_runs >= L::WARP_RUNS;", "warp_runs >= L::WARP_RUNS + (PLANTED ? 1 : 0);"),
         Fault("place[DENSE_HI / 2] = hi", "place[DENSE_HI / 2] = PLANTED ? lo : hi"),
     ],
+    "scales of runs": [Fault("L::EXPONENT > 0 &&", "L::EXPONENT > 0 && !PLANTED &&")],
     "runs of ece408": [
         Fault("if (entered[half])", "if (!PLANTED && entered[half])"),
         Fault("pixels += L::W;", "pixels += PLANTED ? L::W / 2 : L::W;"),
@@ -296,8 +299,10 @@ def drawn():
     (conv,), source = networks.find("fa17").convs, np.random.default_rng(3)
     x = source.standard_normal(conv.at(5).shape("x")).astype(np.float32)
     x[1] *= 2.0**12
+    x[4] = abs(x[4]) * 2.0**85
     x[3, 0, 4, 5] = np.inf
     w = (source.standard_normal(conv.w_shape) / 5).astype(np.float32)
+    w[0] = abs(w[0]) * 2.0**60  # no FP32 undoes the scales of both and is 2^14 times larger
     with np.errstate(invalid="ignore"):
         y = reference.convolve(x.astype(np.float64), w.astype(np.float64))
         y = y.reshape(5, conv.M, 12, 2, 12, 2).max(axis=(3, 5))
@@ -319,9 +324,9 @@ def test_windows_of_warpgroups_are_tanh_of_float64_s_to_fp32(windows, drawn):
 
 
 def test_a_fault_in_the_windows_of_warpgroups_is_seen(windows, drawn, planted):
-    for _ in planted("windows"):
+    for number in planted("windows"):
         made = windows(drawn.x, drawn.w)
-        assert not np.isfinite(made).all() or error(made, drawn.expected) > 2e-6
+        assert not np.isfinite(made).all() or error(made, drawn.expected) > 2e-6, number
 
 
 def test_few_windows_of_warpgroups_are_tanh_of_float64_s_to_fp32(emulated, drawn):
@@ -512,19 +517,23 @@ def error_of_first_layer(library, run_emulated):
     def call(network, script):
         source, layers = np.random.default_rng(8), networks.find(network)
         conv = layers.convs[0]
-        x = (source.standard_normal(conv.at(3).shape("x")) * [[[[1]]], [[[1e-3]]], [[[10]]]]).astype(np.float32)
+        x = (source.standard_normal(conv.at(4).shape("x")) * [[[[1]]], [[[1e-3]]], [[[10]]], [[[1]]]]).astype(
+            np.float32
+        )
         x[2, 0, 3, 4] = np.inf
         w = (source.standard_normal(conv.w_shape) / 5).astype(np.float32)
+        if layers.steps[0].activation == "tanh":  # no FP32 undoes the scales of both and is 2^14 times larger
+            x[3], w[0] = abs(x[3]) * 2.0**85, abs(w[0]) * 2.0**60
         made = run_emulated(script, library, network, x=x, w=w)["y"]
         with np.errstate(invalid="ignore"):
             y = reference.convolve(x.astype(np.float64), w.astype(np.float64))
-        y = y.reshape(3, conv.M, conv.H_out // 2, 2, conv.W_out // 2, 2).max(axis=(3, 5)).reshape(3, -1)
+        y = y.reshape(4, conv.M, conv.H_out // 2, 2, conv.W_out // 2, 2).max(axis=(3, 5)).reshape(4, -1)
         expected = np.maximum(y, 0) if layers.steps[0].activation == "relu" else np.tanh(y)
         known = np.isfinite(y)
         assert not known.all()
         if script == TILED_LAYER:
-            made = untiled(made, 3, conv.M)[:, :, : y.shape[1] // conv.M]
-        made = made.astype(np.float64).reshape(3, -1)
+            made = untiled(made, 4, conv.M)[:, :, : y.shape[1] // conv.M]
+        made = made.astype(np.float64).reshape(4, -1)
         return error(np.where(known, made, np.nan), np.where(known, expected, np.nan))
 
     return call
@@ -540,6 +549,12 @@ def test_a_fault_in_a_first_layer_of_runs_is_seen(error_of_first_layer, planted)
     for network, script in [("sp19", TILED_LAYER), ("ece408", FLOAT_LAYER)]:
         for number in planted("runs", f"runs of {network}"):
             assert error_of_first_layer(network, script) > 1e-3, (network, number)
+
+
+def test_a_scale_that_one_float_cannot_undo_is_seen(error_of_first_layer, planted):
+    for _ in planted("scales of runs"):
+        with pytest.raises(AssertionError, match="signed integer overflow"):
+            error_of_first_layer("sp19", TILED_LAYER)
 
 
 def pooled(library, run_emulated, images):

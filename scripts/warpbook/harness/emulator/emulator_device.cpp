@@ -243,24 +243,43 @@ void cp_async_bulk_global_shared_cta_bulk_group(void* to, unsigned place, int by
 void cp_async_bulk_commit_group() { ++ordered(thread_number()).outward.group; }
 void cp_async_bulk_wait_group(unsigned left) { ordered(thread_number()).outward.wait(left); }
 
+// Calls a function with each word of a tile and, of each of the word's halves, the place and the bits by which it is shifted.
+template <class Function> static void each_half(Lanes lanes, const char* name, int line, Function function)
+{
+    if (~lanes.present) stop((name + std::string(" by less than a whole warp")).c_str(), line);
+    for (unsigned lane = 0; lane < WARP; ++lane) {
+        const Rows& each = lanes.of<Rows>(lane);
+        for (unsigned half = 0; half < 2; ++half) {
+            unsigned row = lane / 4, column = lane % 4 * 2 + half;
+            if (each.transposed) std::swap(row, column);
+            for (unsigned tile = 0; tile < each.tiles; ++tile) {
+                const unsigned begin = lanes.of<Rows>(tile * 8 + row).row;
+                if (begin % 16)
+                    stop((name + std::string(" of a row that begins at no multiple of 16 bytes")).c_str(), line);
+                function(*each.words[tile], at_offset(begin + column * 2, 2, line), 16 * half);
+            }
+        }
+    }
+}
+
 void ldmatrix(Rows& mine, int line)
 {
     together(~0u, line, &mine, [](Lanes lanes, int line) {
-        if (~lanes.present) stop("ldmatrix by less than a whole warp", line);
-        const auto half_at = [&](unsigned tile, unsigned row, unsigned column) {
-            const unsigned begin = lanes.of<Rows>(tile * 8 + row).row;
-            if (begin % 16) stop("ldmatrix of a row that begins at no multiple of 16 bytes", line);
+        each_half(lanes, "ldmatrix", line, [](unsigned& word, const auto* place, unsigned shift) {
             uint16_t half;
-            std::memcpy(&half, at_offset(begin + column * 2, 2, line), 2);
-            return unsigned(half);
-        };
-        for (unsigned lane = 0; lane < WARP; ++lane) {
-            const Rows& each = lanes.of<Rows>(lane);
-            const unsigned first = lane / 4, second = lane % 4 * 2;
-            for (unsigned tile = 0; tile < each.tiles; ++tile)
-                *each.to[tile] = each.transposed ? half_at(tile, second, first) | half_at(tile, second + 1, first) << 16
-                                                 : half_at(tile, first, second) | half_at(tile, first, second + 1) << 16;
-        }
+            std::memcpy(&half, place, 2);
+            word = (word & ~(0xFFFFu << shift)) | unsigned(half) << shift;
+        });
+    });
+}
+
+void stmatrix(Rows& mine, int line)
+{
+    together(~0u, line, &mine, [](Lanes lanes, int line) {
+        each_half(lanes, "stmatrix", line, [](unsigned word, auto* place, unsigned shift) {
+            const uint16_t half = word >> shift;
+            std::memcpy(place, &half, 2);
+        });
     });
 }
 

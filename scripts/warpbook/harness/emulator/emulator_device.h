@@ -508,10 +508,11 @@ inline void mbarrier_arrive_expect_tx_shared_cta_b64(uint64_t&, unsigned place, 
 template <class T> void prefetch_global_L1(const T*) {}
 template <class T> void prefetch_global_L2(const T*) {}
 
-// One, two or four 8 x 8 tiles of halves: lanes 8 * i and on say where the rows of tile i are, and lane l gets of each tile,
+// One, two or four 8 x 8 tiles of halves: lanes 8 * i and on say where the rows of tile i are, and lane l has of each tile,
 // in row l / 4, columns 2 * (l % 4) and the next; of a transposed tile the same of its columns.
-struct Rows { unsigned row; unsigned* to[4]; unsigned tiles; bool transposed; };
+struct Rows { unsigned row; unsigned* words[4]; unsigned tiles; bool transposed; };
 void ldmatrix(Rows& mine, int line);
+void stmatrix(Rows& mine, int line);
 template <bool transposed> void ldmatrix(int line, unsigned& a, unsigned row)
 {
     Rows mine{row, {&a}, 1, transposed};
@@ -526,6 +527,13 @@ template <bool transposed> void ldmatrix(int line, unsigned& a, unsigned& b, uns
 {
     Rows mine{row, {&a, &b, &c, &d}, 4, transposed};
     ldmatrix(mine, line);
+}
+template <bool transposed, class... Words> void stmatrix(int line, unsigned row, Words... given)
+{
+    unsigned words[] = {given...};
+    Rows mine{row, {}, sizeof...(given), transposed};
+    for (unsigned tile = 0; tile < mine.tiles; ++tile) mine.words[tile] = words + tile;
+    stmatrix(mine, line);
 }
 
 // A copy to shared memory arrives when its thread waits for it; until then nobody has written there.

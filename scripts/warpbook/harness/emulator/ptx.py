@@ -29,7 +29,7 @@ FUNCTIONS = {
 """Instructions that functions of these names do, `_` for dots and colons."""
 _WGMMA = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.f16\.f16")
 """Those of any number of columns: one function, which is told its line."""
-_LDMATRIX = re.compile(r"ldmatrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?\.shared(?:::cta)?\.b16")
+_MATRIX = re.compile(r"((?:ld|st)matrix)\.sync\.aligned\.m8n8\.x[124](\.trans)?\.shared(?:::cta)?\.b16")
 _CACHE_HINT = re.compile(r"\.L[12]::\w+|\.(?:evict|no)_\w+")
 _REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+([\w\s,]+);")
 """Registers that instructions declare for themselves."""
@@ -155,7 +155,7 @@ def _call(instruction: str, named: Mapping[str, str]) -> str:
             return f"{'__uint_as_float' if number[1] in 'fF' else '__longlong_as_double'}(0x{number[2]})"
         raise UnknownInstructionError(instruction)
 
-    wide, tiles = _WGMMA.fullmatch(name), _LDMATRIX.fullmatch(name)
+    wide, tiles = _WGMMA.fullmatch(name), _MATRIX.fullmatch(name)
     if wide or tiles or name in FUNCTIONS:
         given = [operand(word) for word in words if word != "_"]  # what is written to `_` nobody wants
         if wide:
@@ -163,7 +163,7 @@ def _call(instruction: str, named: Mapping[str, str]) -> str:
             return f"emulator::ptx::wgmma<{wide[1]}>({', '.join(['__LINE__', *given])})"
         if tiles:
             transposed = "true" if tiles[2] else "false"
-            return f"emulator::ptx::ldmatrix<{transposed}>({', '.join(['__LINE__', *given])})"
+            return f"emulator::ptx::{tiles[1]}<{transposed}>({', '.join(['__LINE__', *given])})"
         function = re.sub(r"[.:]+", "_", name)
         if name.endswith(".shared.global") and len(given) == 4:
             function = "cp_async_filled"

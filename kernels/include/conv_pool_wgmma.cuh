@@ -3,8 +3,8 @@
 //
 // A row of A is a run of 8 neighbouring pixels in two rows of an image, which serves SHIFTS = 9 - K neighbouring
 // outputs. A column of B is the weights of one output channel, shifted by 0 ... SHIFTS - 1 pixels to the right, and by
-// 0 or 1 down: an output in the upper or the lower row of a pooling window. So each pixel is fetched once for both, and
-// a lane has all four outputs of a window. The sums of a step's two rows of pixels are added up, hi * hi last: tensor
+// 0 or 1 down: an output in the upper or the lower row of a pooling window; or by up to 3, of two windows, where columns
+// would be few. So each pixel is fetched once for all, and a lane has all four outputs of a window. The sums of a step's two rows of pixels are added up, hi * hi last: tensor
 // cores cut off digits that do not fit beside a larger sum.
 
 #pragma once
@@ -16,24 +16,12 @@
 #include "tanh.cuh"
 #include "wgmma.cuh"
 
-// wgmma of 16 columns too.
-template <int N, bool ACCUMULATE>
-__device__ __forceinline__ void wgmma_runs(float* d, const unsigned (&a)[4], unsigned long long b)
-{
-    if constexpr (N == 16)
-        asm volatile("wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 "
-                     "{%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, %11}, %12, %13, 1, 1, 0;"
-                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(ACCUMULATE));
-    else
-        wgmma_m64k16<N, ACCUMULATE>(d, a, b);
-}
-
 // 1xWxW * M@KxK, pooled 2 x 2. A block, one warpgroup, takes IMAGES images at a time; a warp has 16 runs of one of
 // them. TILED: see StoreTiles. DOWN: see multiply_down.
 template <int K_, int W_, int M_, int IMAGES_, int ACTIVATION_, bool TILED, bool DOWN_ = false>
 struct PooledRuns {
     static constexpr bool DOWN = DOWN_;
+    static constexpr int TALL = DOWN ? 2 : 1;  // windows below each other that a run serves
     static constexpr int K = K_, W = W_, M = M_, IMAGES = IMAGES_, ACTIVATION = ACTIVATION_;
     static constexpr int SHIFTS = 9 - K;
     static constexpr int W_OUT = W - K + 1;
@@ -45,14 +33,16 @@ struct PooledRuns {
     static constexpr int RUNS = RUNS_PER_ROW * (W_OUT / 2);
     static constexpr int WARP_RUNS = (RUNS + 15) / 16;  // so many times 16 runs has an image
     static constexpr int TILES = (IMAGES * WARP_RUNS + 3) / 4;
-    static constexpr int STEPS = (K + 1) / 2;
-    static constexpr int N = 2 * M * SHIFTS;  // columns of B
+    static constexpr int STEPS = (K + 2 * TALL - 1) / 2;
+    static constexpr int EIGHTS = M * SHIFTS / 8;     // times 8 columns of B has a row of outputs
+    static constexpr int N = 2 * TALL * M * SHIFTS;  // columns of B
     static constexpr int WORDS = W * W / 2;   // of an image, pairs of pixels
     static constexpr int WEIGHT_BYTES = 2 * STEPS * N * 32;
     static constexpr int SHARED_BYTES = WEIGHT_BYTES + IMAGES * 2 * WORDS * 4;
     static constexpr int LOADS_PER_THREAD = (WORDS + 127) / 128;
     static_assert(K % 2 == 1 && W % 2 == 0 && W_OUT % 2 == 0 && W_OUT % SHIFTS == 0, "runs end at the ends of rows");
-    static_assert(!DOWN || IMAGES == 1 && SHIFTS == 2 && RUNS_PER_ROW % 8 == 0 && N == 16, "what multiply_down is for");
+    static_assert(!DOWN || IMAGES == 1 && SHIFTS == 2 && RUNS_PER_ROW % 8 == 0 && EIGHTS == 1 && W_OUT / 2 % TALL == 0,
+                  "what multiply_down is for");
     static_assert(M * SHIFTS % 8 == 0 && (SHIFTS == 2 || SHIFTS == 4), "8 columns are whole channels");
 };
 
@@ -65,7 +55,7 @@ __device__ __forceinline__ void split_run_weights(
     const int channel = blockIdx.x;
     const float* weights = w + channel * K * K;
     const float2 scale = weight_scale(weights, K * K, true, channel, exponents);
-    for (int i = threadIdx.x; i < 2 * L::SHIFTS * VALUES; i += blockDim.x) {
+    for (int i = threadIdx.x; i < 2 * L::TALL * L::SHIFTS * VALUES; i += blockDim.x) {
         const int down = i / VALUES / L::SHIFTS, right = i / VALUES % L::SHIFTS;
         const int k = i % VALUES;
         const int p = k / 8 - down, q = k % 8 - right;
@@ -183,10 +173,10 @@ template <class L> __device__ __forceinline__ float activated_run(float value)
 }
 
 // The largest of the four outputs in a window, of channels in columns 8 * i and on: `half` 0 or 1, of rows group_id or
-// group_id + 8.
-template <class L> __device__ __forceinline__ float pooled_of(const float (&sums)[L::N / 2], int i, int half)
+// group_id + 8; `below` 0, or 1 of the window below.
+template <class L> __device__ __forceinline__ float pooled_of(const float (&sums)[L::N / 2], int i, int half, int below = 0)
 {
-    const int upper = 4 * i + 2 * half, lower = upper + L::N / 4;
+    const int upper = 4 * (2 * below * L::EIGHTS + i) + 2 * half, lower = upper + 4 * L::EIGHTS;
     return fmaxf(fmaxf(sums[upper], sums[upper + 1]), fmaxf(sums[lower], sums[lower + 1]));
 }
 
@@ -197,38 +187,40 @@ __device__ __forceinline__ void multiply_runs(
 {
     constexpr int STEP = L::N * 32 / 16, LO = L::STEPS * STEP;  // of the descriptor
     wgmma_fence();
-    wgmma_runs<L::N, false>(sums, lo[0], weights);
+    wgmma_m64k16<L::N, false>(sums, lo[0], weights);
     #pragma unroll
-    for (int step = 1; step < L::STEPS; ++step) wgmma_runs<L::N, true>(sums, lo[step], weights + step * STEP);
+    for (int step = 1; step < L::STEPS; ++step) wgmma_m64k16<L::N, true>(sums, lo[step], weights + step * STEP);
     #pragma unroll
     for (int part = 1; part >= 0; --part)
         #pragma unroll
         for (int step = 0; step < L::STEPS; ++step)
-            wgmma_runs<L::N, true>(sums, hi[step], weights + part * LO + step * STEP);
+            wgmma_m64k16<L::N, true>(sums, hi[step], weights + part * LO + step * STEP);
     wgmma_commit_group();
 }
 
-// A lane's pixels where a strip, 8 runs side by side, moves down an image, and then down the next strip.
+// A lane's pixels where a strip, 8 runs side by side, moves down an image, TALL windows at a time, and then down the next
+// strip.
 template <class L> struct Strip {
+    static constexpr int ROWS = L::W_OUT / 2 / L::TALL;
     int column;  // of runs
-    int row;     // of windows
+    int row;     // of TALL windows
     int pixels;  // where the first two are
 
     __device__ __forceinline__ void enter()
     {
-        pixels = row * L::W + min(column, L::RUNS_PER_ROW - 1) + threadIdx.x % 4;
+        pixels = row * L::TALL * L::W + min(column, L::RUNS_PER_ROW - 1) + threadIdx.x % 4;
     }
-    __device__ __forceinline__ void begin(int window)
+    __device__ __forceinline__ void begin(int place)
     {
-        column = window / (L::W_OUT / 2) * 8 + threadIdx.x % 32 / 4;
-        row = window % (L::W_OUT / 2);
+        column = place / ROWS * 8 + threadIdx.x % 32 / 4;
+        row = place % ROWS;
         enter();
     }
     // Whether that is the top of the next strip.
     __device__ __forceinline__ bool advance()
     {
-        pixels += L::W;
-        if (++row < L::W_OUT / 2) return false;
+        pixels += L::TALL * L::W;
+        if (++row < ROWS) return false;
         column += 8;
         row = 0;
         enter();
@@ -245,61 +237,69 @@ template <class L> struct Strip {
     }
 };
 
-// An image's windows by strips: a warp moves two of them down, a window at a time, and fetches the two rows of pixels
-// that are new. It holds the others.
+// An image's windows by strips: a warp moves two of them down, and fetches the rows of pixels that are new. It holds the
+// others.
 template <class L, class Store>
 __device__ __forceinline__ void multiply_down(
     const unsigned* smem_image, unsigned long long weights, int unscale_bits, int exponent, bool stores,
     const Store& epilogue, int image)
 {
-    constexpr int ROWS = L::W_OUT / 2, WINDOWS = ROWS * L::RUNS_PER_ROW / 8;
+    constexpr int STEPS = L::STEPS, TALL = L::TALL, SLOTS = STEPS + TALL, ACROSS = L::W_OUT / 2;
+    constexpr int PLACES = Strip<L>::ROWS * L::RUNS_PER_ROW / 8;
     const int group_id = threadIdx.x % 32 / 4;
     const bool odd = group_id % 2;  // stores the second strip's results, an even neighbour the first one's
     const float unscale = __int_as_float(unscale_bits + (exponent << 23));
-    const int length = (WINDOWS + 8 * gridDim.y - 1) / (8 * gridDim.y);
+    const int length = (PLACES + 8 * gridDim.y - 1) / (8 * gridDim.y);
     Strip<L> strips[2];
-    unsigned hi[L::STEPS + 1][4], lo[L::STEPS + 1][4];  // the last step: what is new in the next window
+    unsigned hi[SLOTS][4], lo[SLOTS][4];  // the last ones: what is new in the next windows
     #pragma unroll
     for (int half = 0; half < 2; ++half) {
         strips[half].begin(((blockIdx.y * 4 + threadIdx.x / 32) * 2 + half) * length);
         #pragma unroll
-        for (int step = 0; step < L::STEPS; ++step)
-            strips[half].fetch(hi[step] + half, lo[step] + half, smem_image, step);
+        for (int step = 0; step < STEPS; ++step) strips[half].fetch(hi[step] + half, lo[step] + half, smem_image, step);
     }
-    #pragma unroll (L::STEPS + 1)  // so that no register is copied
-    for (int i = 0; i < length; ++i) {
-        float sums[L::N / 2];
-        multiply_runs<L>(sums, hi, lo, weights);
-        const int column = odd ? strips[1].column : strips[0].column;
-        const int place = (odd ? strips[1].row : strips[0].row) * ROWS + column / 2 * 2;
-        bool entered[2];
-        #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            entered[half] = strips[half].advance();
-            strips[half].fetch(hi[L::STEPS] + half, lo[L::STEPS] + half, smem_image, L::STEPS - 1);
-        }
-        wgmma_wait_group<0>();
-
-        const float first = pooled_of<L>(sums, 0, 0), second = pooled_of<L>(sums, 0, 1);
-        const float kept = odd ? second : first, other = __shfl_xor_sync(0xffffffffu, odd ? first : second, 4);
-        const float2 pooled = make_float2(activated_run<L>((odd ? other : kept) * unscale),
-                                          activated_run<L>((odd ? kept : other) * unscale));
-        const bool is_there = stores && column < L::RUNS_PER_ROW;
-        epilogue.store_at(image, threadIdx.x % 4 * L::PLANE + place, pooled, is_there, is_there);
-
-        #pragma unroll
-        for (int step = 0; step < L::STEPS; ++step)
+    for (int begin = 0; begin < length; begin += SLOTS) {
+        #pragma unroll  // so that no register is copied
+        for (int i = 0; i < SLOTS; ++i) {
+            if (begin + i == length) return;
+            float sums[L::N / 2];
+            multiply_runs<L>(sums, hi, lo, weights);
+            const int column = odd ? strips[1].column : strips[0].column;
+            const int place = (odd ? strips[1].row : strips[0].row) * TALL * ACROSS + column / 2 * 2;
+            bool entered[2];
             #pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                hi[step][j] = hi[step + 1][j];
-                lo[step][j] = lo[step + 1][j];
-            }
-        #pragma unroll
-        for (int half = 0; half < 2; ++half)
-            if (entered[half])
+            for (int half = 0; half < 2; ++half) {
+                entered[half] = strips[half].advance();
                 #pragma unroll
-                for (int step = 0; step < L::STEPS - 1; ++step)
-                    strips[half].fetch(hi[step] + half, lo[step] + half, smem_image, step);
+                for (int step = STEPS; step < SLOTS; ++step)
+                    strips[half].fetch(hi[step] + half, lo[step] + half, smem_image, step - TALL);
+            }
+            wgmma_wait_group<0>();
+
+            const bool is_there = stores && column < L::RUNS_PER_ROW;
+            #pragma unroll
+            for (int below = 0; below < TALL; ++below) {
+                const float first = pooled_of<L>(sums, 0, 0, below), second = pooled_of<L>(sums, 0, 1, below);
+                const float kept = odd ? second : first, other = __shfl_xor_sync(0xffffffffu, odd ? first : second, 4);
+                const float2 pooled = make_float2(activated_run<L>((odd ? other : kept) * unscale),
+                                                  activated_run<L>((odd ? kept : other) * unscale));
+                epilogue.store_at(
+                    image, threadIdx.x % 4 * L::PLANE + place + below * ACROSS, pooled, is_there, is_there);
+            }
+            #pragma unroll
+            for (int step = 0; step < STEPS; ++step)
+                #pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    hi[step][j] = hi[step + TALL][j];
+                    lo[step][j] = lo[step + TALL][j];
+                }
+            #pragma unroll
+            for (int half = 0; half < 2; ++half)
+                if (entered[half])
+                    #pragma unroll
+                    for (int step = 0; step < STEPS - TALL; ++step)
+                        strips[half].fetch(hi[step] + half, lo[step] + half, smem_image, step);
+        }
     }
 }
 
@@ -320,9 +320,9 @@ __device__ __forceinline__ void conv_pool_runs(
     for (int i = threadIdx.x; i < L::WEIGHT_BYTES / 16; i += 128) ((uint4*)smem_hi)[i] = weight_parts[i];
     fence_proxy_async_shared();  // tensor cores read the weights through the asynchronous proxy
     const unsigned long long weights = wgmma_descriptor(smem_address(smem_hi));
-    int unscale_bits[L::N / 16];  // what undoes the weights' scales, where FP32 has its exponent
+    int unscale_bits[L::EIGHTS];  // what undoes the weights' scales, where FP32 has its exponent
     #pragma unroll
-    for (int i = 0; i < L::N / 16; ++i)
+    for (int i = 0; i < L::EIGHTS; ++i)
         unscale_bits[i] =
             weight_exponents[i * (8 / SHIFTS) + lane_channel] + L::EXPONENT - 2 * SCALE_EXPONENT + 127 << 23;
 
@@ -340,7 +340,7 @@ __device__ __forceinline__ void conv_pool_runs(
             bool out_of_range =
                 largest >= INFINITY_BITS || scale_out_of_range(image_scale.exponent, weight_exponents, L::M);
             #pragma unroll
-            for (int j = 0; j < L::N / 16; ++j)
+            for (int j = 0; j < L::EIGHTS; ++j)
                 out_of_range |= L::EXPONENT > 0 && (unscale_bits[j] >> 23) + image_scale.exponent > 254;
             bool too_small;  // no matter in a network
             unsigned* const smem_image = smem_images + i * 2 * L::WORDS;
@@ -388,7 +388,7 @@ __device__ __forceinline__ void conv_pool_runs(
             const bool has_first = first_run < stored_runs, has_second = first_run + APART < stored_runs;
             const int exponent = second ? exponents[L::IMAGES - 1] : exponents[0];
             #pragma unroll
-            for (int i = 0; i < L::N / 16; ++i) {
+            for (int i = 0; i < L::EIGHTS; ++i) {
                 const float unscale = __int_as_float(unscale_bits[i] + (exponent << 23));
                 const float2 pooled = make_float2(activated_run<L>(pooled_of<L>(sums, i, 0) * unscale),
                                                   activated_run<L>(pooled_of<L>(sums, i, 1) * unscale));

@@ -11,11 +11,11 @@ idea:      'Hopper''s wgmma multiplies in every layer. In a first layer of many 
            has ended, and fetch weights meanwhile (programmatic dependent launch).'
 expect:    'The fully connected layer takes 15 to 40 % less time than cuBLAS. A library needs a GEMM for each share of the
            inputs, and each reads and writes all sums. The first layers take a half to two thirds of the time that
-           mma.sync takes. At 10,000 images on an H200, fa17 takes 0.52 ms, fa18 0.30, fa19 0.64 and ece408 0.73. Ten
+           mma.sync takes. At 10,000 images on an H200, fa17 takes 0.51 ms, fa18 0.29, fa19 0.62 and ece408 0.72. Ten
            images take 15 to 23 microseconds. The errors fall to a quarter or less.'
 builds_on: fused_cublas
 split:     {precision: fp16, products: 3}
-constants: {WINDOWS_BLOCKS: 4, RUNS_BLOCKS: 4, RUNS_86_BLOCKS: 5, WGMMA_4_GROUPS: 3, WGMMA_4_BLOCKS: 1}
+constants: {WINDOWS_BLOCKS: 4, RUNS_BLOCKS: 4, RUNS_86_BLOCKS: 4, WGMMA_4_GROUPS: 3, WGMMA_4_BLOCKS: 1}
 method:    any
 least_arch: sm_90a
 reference: https://arxiv.org/abs/2301.03598

@@ -193,7 +193,7 @@ FAULTS = {
     "scales of runs": [Fault("L::EXPONENT > 0 &&", "L::EXPONENT > 0 && !PLANTED &&")],
     "runs of ece408": [
         Fault("if (entered[half])", "if (!PLANTED && entered[half])"),
-        Fault("pixels += L::W;", "pixels += PLANTED ? L::W / 2 : L::W;"),
+        Fault("pixels += L::TALL * L::W;", "pixels += PLANTED ? L::W : L::TALL * L::W;"),
     ],
 }
 

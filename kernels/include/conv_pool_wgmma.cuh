@@ -3,9 +3,10 @@
 //
 // A row of A is a run of 8 neighbouring pixels in two rows of an image, which serves SHIFTS = 9 - K neighbouring
 // outputs. A column of B is the weights of one output channel, shifted by 0 ... SHIFTS - 1 pixels to the right, and by
-// 0 or 1 down: an output in the upper or the lower row of a pooling window; or by up to 3, of two windows, where columns
-// would be few. So each pixel is fetched once for all, and a lane has all four outputs of a window. The sums of a step's two rows of pixels are added up, hi * hi last: tensor
-// cores cut off digits that do not fit beside a larger sum.
+// 0 or 1 down: an output in the upper or the lower row of a pooling window. Where columns would be few, it is shifted by
+// up to 3, for two windows below each other. So each pixel is fetched once for all of them, and a lane has all four
+// outputs of a window. The sums of a step's two rows of pixels are added up, hi * hi last: tensor cores cut off digits
+// that do not fit beside a larger sum.
 
 #pragma once
 
@@ -34,9 +35,9 @@ struct PooledRuns {
     static constexpr int WARP_RUNS = (RUNS + 15) / 16;  // so many times 16 runs has an image
     static constexpr int TILES = (IMAGES * WARP_RUNS + 3) / 4;
     static constexpr int STEPS = (K + 2 * TALL - 1) / 2;
-    static constexpr int EIGHTS = M * SHIFTS / 8;     // times 8 columns of B has a row of outputs
+    static constexpr int EIGHTS = M * SHIFTS / 8;    // so many times 8 columns of B has a row of outputs
     static constexpr int N = 2 * TALL * M * SHIFTS;  // columns of B
-    static constexpr int WORDS = W * W / 2;   // of an image, pairs of pixels
+    static constexpr int WORDS = W * W / 2;          // of an image, pairs of pixels
     static constexpr int WEIGHT_BYTES = 2 * STEPS * N * 32;
     static constexpr int SHARED_BYTES = WEIGHT_BYTES + IMAGES * 2 * WORDS * 4;
     static constexpr int LOADS_PER_THREAD = (WORDS + 127) / 128;

@@ -104,3 +104,40 @@ def test_a_steady_row_of_calls_tells_what_one_takes_of_the_gpu_s_energy():
     assert 0.1 * limit < watts < 1.1 * limit
     cold = min(row["time_ms"] for row in rows if (row["state"], row["kind"]) == ("cold", "op"))
     assert 0.5 * cold < steady["time_ms"] < 2 * cold
+
+
+EARLY = """
+import numpy as np
+
+def prepare(kernels, layer, images, launch):
+    function = kernels.function("conv_forward", early={early})
+    tiles = -(-layer.H_out // 16) * -(-layer.W_out // 16)
+    extents = [np.int32(number) for number in (images, layer.C, layer.H, layer.W, layer.M, layer.K)]
+    return lambda x, w, y: function((tiles, layer.M, images), (16, 16), (x, w, y, *extents))
+"""
+
+
+@pytest.mark.gpu
+def test_a_kernel_that_may_start_early_gains_nothing_from_the_harness_s_kernels(tmp_path):
+    """It does not wait for the kernel ahead of it, which spins while the host orders the call."""
+    from warpbook.harness.gpu_bench import GpuBench
+    from warpbook.kernels import variants
+
+    bench = GpuBench()
+    if int(bench.device.arch.removeprefix("sm_").rstrip("af")) < 90:
+        pytest.skip(f"{bench.device.arch} has no programmatic dependent launch")
+    for name in ("early", "late"):
+        (tmp_path / f"{name}.cu").write_text((variants.FOLDER / "direct.cu").read_text())
+        (tmp_path / f"{name}.py").write_text(EARLY.format(early=name == "early"))
+    timed = [TimedVariant(bench, variants.read(name, tmp_path), sandboxed=False) for name in ("early", "late")]
+    bench.watch(timed)
+    case = networks.ConvLayer("c", 12, 33, 33, 24, 7).at(1000)
+    rows = timing.measure_case(bench, timed, case, QUICK, MEASURING)
+    for one in timed:
+        one.close()
+    for state in {row["state"] for row in rows}:
+        early, late = (
+            min(row["time_ms"] for row in rows if (row["variant"], row["state"], row["kind"]) == (name, state, "gpu"))
+            for name in ("early", "late")
+        )
+        assert early == pytest.approx(late, rel=0.03), state

@@ -335,9 +335,16 @@ def test_one_that_wakes_itself_while_it_is_to_stand_still_is_refused(cpu_variant
             one.close()
         return ""
 
-    # Woken before it stands, it is refused for that, which is by chance.
-    assert any("works while it is to stand still" in refused_for() for _ in range(3))
-    assert any(judged > passed for judged, passed in judged_ms)
+    # Woken before it stands, it is refused for that, which is by chance; so is how soon it is refused.
+    refusals = []
+    for _ in range(10):
+        refusals.append(refused_for())
+        refused = any("works while it is to stand still" in refusal for refusal in refusals)
+        counted = any(judged > passed for judged, passed in judged_ms)
+        if refused and counted:
+            break
+    assert refused, refusals
+    assert counted, judged_ms
 
 
 def test_a_fault_of_the_machine_in_the_harness_s_own_calls_is_a_row(cpu_variant, monkeypatch):

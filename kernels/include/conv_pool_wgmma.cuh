@@ -18,11 +18,10 @@
 #include "wgmma.cuh"
 
 // 1xWxW * M@KxK, pooled 2 x 2. A block, one warpgroup, takes IMAGES images at a time; a warp has 16 runs of one of
-// them. TILED: see StoreTiles. DOWN: see multiply_down.
-template <int K_, int W_, int M_, int IMAGES_, int ACTIVATION_, bool TILED, bool DOWN_ = false>
+// them. TILED: see StoreTiles. TALL: windows below each other that a run serves; if several, see multiply_down.
+template <int K_, int W_, int M_, int IMAGES_, int ACTIVATION_, bool TILED, int TALL_ = 1>
 struct PooledRuns {
-    static constexpr bool DOWN = DOWN_;
-    static constexpr int TALL = DOWN ? 2 : 1;  // windows below each other that a run serves
+    static constexpr int TALL = TALL_;
     static constexpr int K = K_, W = W_, M = M_, IMAGES = IMAGES_, ACTIVATION = ACTIVATION_;
     static constexpr int SHIFTS = 9 - K;
     static constexpr int W_OUT = W - K + 1;
@@ -42,7 +41,7 @@ struct PooledRuns {
     static constexpr int SHARED_BYTES = WEIGHT_BYTES + IMAGES * 2 * WORDS * 4;
     static constexpr int LOADS_PER_THREAD = (WORDS + 127) / 128;
     static_assert(K % 2 == 1 && W % 2 == 0 && W_OUT % 2 == 0 && W_OUT % SHIFTS == 0, "runs end at the ends of rows");
-    static_assert(!DOWN || IMAGES == 1 && SHIFTS == 2 && RUNS_PER_ROW % 8 == 0 && EIGHTS == 1 && W_OUT / 2 % TALL == 0,
+    static_assert(TALL == 1 || IMAGES == 1 && SHIFTS == 2 && RUNS_PER_ROW % 8 == 0 && EIGHTS == 1 && W_OUT / 2 % TALL == 0,
                   "what multiply_down is for");
     static_assert(M * SHIFTS % 8 == 0 && (SHIFTS == 2 || SHIFTS == 4), "8 columns are whole channels");
 };
@@ -356,7 +355,7 @@ __device__ __forceinline__ void conv_pool_runs(
                 prefetch_l2(x + (size_t)(image + gridDim.x * L::IMAGES) * W * W, W * W, threadIdx.x, 128);
         }
 
-        if constexpr (L::DOWN) {
+        if constexpr (L::TALL > 1) {
             multiply_down<L>(smem_images, weights, unscale_bits[0], exponents[0], runs[0] > 0, epilogue, first);
             continue;
         }

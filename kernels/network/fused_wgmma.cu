@@ -89,7 +89,7 @@ extern "C" __global__ void __launch_bounds__(128, RUNS_BLOCKS) conv_pool_few_run
     conv_pool_runs<Few72>(x, w, weight_parts, weight_exponents, StoreFloats<Few72>(y), N);
 }
 
-using Pooled86 = PooledRuns<7, 86, 4, 1, RELU, false, true>;
+using Pooled86 = PooledRuns<7, 86, 4, 1, RELU, false, 2>;
 
 extern "C" __global__ void __launch_bounds__(128, RUNS_86_BLOCKS) conv_pool_runs_86_7(
     const float* __restrict__ x, const float* __restrict__ w, const uint4* __restrict__ weight_parts,

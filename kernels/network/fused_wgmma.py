@@ -6,7 +6,7 @@ import cupy
 import fused_conv_fc_algebra
 import fused_mma
 import numpy as np
-from conv_pool_wgmma import pooled_runs
+from conv_pool_wgmma import layer_weights, pooled_runs
 from dense_few import few_connected
 from dense_wgmma import ROWS, in_order_of_tiles, many_connected, tiled_inputs
 from fp16x3_launch import int32, layout_of, persistent_grid
@@ -59,15 +59,12 @@ def windows(kernels, conv, images, w):
     """(a function of x that launches a first layer of many channels and its pooling, their result as `many_connected`
     takes it)."""
     layout = layout_of(kernels, "pool_windows_layout")
-    weight_parts = kernels.empty((layout.weight_bytes // 4,), np.uint32)
-    weight_exponents = kernels.empty((layout.padded_channels,), np.int32)
-    arguments = (w, weight_parts, weight_exponents, *int32(conv.M))
-    kernels.function("split_window_weights")((layout.padded_channels,), (128,), arguments)
+    weights = layer_weights(kernels, layout, "split_window_weights", w, conv.M)
     function = kernels.function("conv_pool_windows_28_5", shared_bytes=layout.shared_bytes)
     grid = persistent_grid(kernels, "WINDOWS", -(-images // 2))  # a block takes two images at a time
     y = tiled_inputs(kernels, images, conv.M, conv.H_out * conv.W_out // 4)
     extents = int32(images, conv.M)
-    return lambda x: function(grid, (128,), (x, w, weight_parts, weight_exponents, y, *extents)), y
+    return lambda x: function(grid, (128,), (x, w, *weights, y, *extents)), y
 
 
 def many_runs(kernels, network, images, w):
@@ -95,14 +92,11 @@ def float_runs(kernels, network, images, w):
 def pooled_convolution(kernels, conv, images, w, x, pool):
     """As fused_mma's `multi_channel`, for a layer that is pooled."""
     layout = layout_of(kernels, "wgmma_layout")
-    weight_parts = kernels.empty((layout.weight_bytes // 4,), np.uint32)
-    weight_exponents = kernels.empty((layout.padded_channels,), np.int32)
-    arguments = (w, weight_parts, weight_exponents)
-    kernels.function("split_wgmma_weights")((layout.padded_channels,), (128,), arguments)
+    weights = layer_weights(kernels, layout, "split_wgmma_weights", w)
     function = kernels.function("conv_pool_wgmma_4_7_16", layout.shared_bytes, early=True)
     grid, threads = persistent_grid(kernels, "WGMMA_4", images), (128 * (kernels.constants["WGMMA_4_GROUPS"] + 1),)
     y, exponents = kernels.empty((images, *pool.gives)), kernels.empty((images,), np.int32)
-    arguments = (x, w, weight_parts, weight_exponents, y, exponents, *int32(images))
+    arguments = (x, w, *weights, y, exponents, *int32(images))
     return lambda: function(grid, threads, arguments), y, exponents
 
 
@@ -149,10 +143,7 @@ def prepare(kernels, network, images, parameters):
         classify = classifier_of(kernels, network, parameters)
         connected = many_connected(kernels, images, x, in_order_of_tiles(w, conv.M), classify)
     else:
-        if rest:
-            first, x = float_runs(kernels, network, images, w_conv)
-        else:
-            first, x = few_windows(kernels, conv, images, w_conv)
+        first, x = float_runs(kernels, network, images, w_conv) if rest else few_windows(kernels, conv, images, w_conv)
         exponents = cupy.zeros(images, np.int32)  # tanh gives at most 1
         classify = few_classifier_of(kernels, exponents, network, parameters)
         connected = few_connected(kernels, images, x, exponents, w, classify)

@@ -1,5 +1,7 @@
 """Times of a GPU."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,23 @@ from warpbook.harness.timed_variant import TimedVariant
 from warpbook.problems import networks
 
 LAYER = networks.ConvLayer("odd", 2, 9, 11, 3, 4)
+
+SPINNING = """
+    const long long start = clock64();
+    while (clock64() - start < 400000) {}
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+"""
+"""What a kernel does for about 0.2 ms before it waits for the one ahead."""
+
+ONE_THREAD_AN_OUTPUT = """
+import numpy as np
+
+
+def prepare(kernels, layer, images, launch):
+    conv_forward = kernels.function("conv_forward", early={early})
+    extents = [np.int32(one) for one in (images, layer.C, layer.H, layer.W, layer.M, layer.K)]
+    return lambda x, w, y: conv_forward((1, layer.M, images), (16, 16), (x, w, y, *extents))
+"""
 
 
 @pytest.mark.gpu
@@ -104,3 +123,34 @@ def test_a_steady_row_of_calls_tells_what_one_takes_of_the_gpu_s_energy():
     assert 0.1 * limit < watts < 1.1 * limit
     cold = min(row["time_ms"] for row in rows if (row["state"], row["kind"]) == ("cold", "op"))
     assert 0.5 * cold < steady["time_ms"] < 2 * cold
+
+
+@pytest.mark.gpu
+def test_a_kernel_that_starts_early_gains_no_time_from_what_the_harness_runs_before_it(tmp_path):
+    from warpbook.harness.gpu_bench import GpuBench
+    from warpbook.kernels import variants
+
+    bench = GpuBench()
+    if int(bench.device.arch.removeprefix("sm_").rstrip("af")) < 90:
+        pytest.skip(f"{bench.device.arch} has no programmatic dependent launch")
+    plain, _, _ = (variants.FOLDER / "direct.cu").read_text().partition("// The same with strides")
+    header, kernel = re.sub(r"general:\n(  .*\n)+", "", plain).split("*/", 1)
+    for name in ("early", "late"):
+        spinning = kernel.replace("__restrict__", "").replace(
+            "    const int H_out", f"{SPINNING}    const int H_out", 1
+        )
+        (tmp_path / f"{name}.cu").write_text(f"{header}*/{spinning}")
+        (tmp_path / f"{name}.py").write_text(ONE_THREAD_AN_OUTPUT.format(early=name == "early"))
+    timed = [TimedVariant(bench, variants.read(name, tmp_path), sandboxed=False) for name in ("early", "late")]
+    bench.watch(timed)
+    rows = timing.measure_case(bench, timed, LAYER.at(2), QUICK, MEASURING)
+    for one in timed:
+        one.close()
+
+    def least_ms(name, kind):
+        return min(
+            row["time_ms"] for row in rows if (row["variant"], row["state"], row["kind"]) == (name, "cold", kind)
+        )
+
+    for kind in ("gpu", "op"):
+        assert least_ms("early", kind) > 0.97 * least_ms("late", kind) > 0.19, kind

@@ -30,7 +30,7 @@ ENDING_S, POLL_INTERVAL_S = 1.0, 0.02  # the driver may list a process for so lo
 SAMPLE_S = 1.0  # at most so much time of processes is in one of NVML's samples of how busy they keep a device
 
 
-STEADY_S, WARMING_S, WATCHING_S, LEAST_MOVES = 1.0, 0.2, 0.002, 3
+STEADY_S, WARMING_S, WATCHING_S, LEAST_MOVES = 0.5, 0.2, 0.002, 3
 """Of a row of calls for its energy: its length, that of one before it, how often the counter is read, and how often it has
 to move."""
 

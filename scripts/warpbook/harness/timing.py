@@ -8,7 +8,7 @@ What a sample of each kind and state brackets:
 - `op`: the host's clock around the call and a wait for the device.
 - `layer`: the host's clock around copying inputs from page-locked memory to the device, the call, and copying outputs
   back.
-- steady: calls follow each other without a pause for a second; what each takes of it, and of the device's energy.
+- steady: calls follow each other without a pause for half a second; what each takes of it, and of the device's energy.
 - cold: the L2 cache is flushed first. hot: a call on the same buffers comes before, untimed or as the sample before, and
   then new inputs; not taken where the buffers are several times what the L2 holds.
 

@@ -28,7 +28,7 @@ _STATUS = text("ok, or unsupported, compile_failed, launch_failed, wrong_result,
 _REASON = text("why the status is not ok, with value, limit and remedy; empty when ok", most=REASON)
 _OUTCOME = {"status": _STATUS, "reason": _REASON}
 _STATE = text(
-    "cold: L2 flushed before the call; hot: the call repeated on the same buffers; steady: calls without a pause for a "
+    "cold: L2 flushed before the call; hot: the call repeated on the same buffers; steady: calls without a pause for half a "
     "second; empty: a file of the course, whose rounds follow each other"
 )
 _MEASURED_ON = text("node and, for a GPU, its UUID hashed, first 12 digits: node7/3f2a1c4d5e6f", later=True)

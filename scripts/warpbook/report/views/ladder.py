@@ -132,7 +132,7 @@ def ladder_table(
     rows = tuple(_row(ev, parts, cases, size, name, (naive, library), has_energy) for _, parts in known)
     counted = units.sample_size(time for time, _ in timed)
     energy = (
-        " Energy is that of the whole GPU for a call, averaged over a second of calls without a pause. Power may limit the "
+        " Energy is that of the whole GPU for a call, averaged over half a second of calls without a pause. Power may limit the "
         "clock there, so that these calls take longer than op time."
     ) * has_energy
     columns = (

@@ -1,18 +1,14 @@
 /*
 title:     Both layers by wgmma
-idea:      'Hopper''s wgmma multiplies in every layer. In a first layer of many channels, a row of A is the pixels under
-           an output. Where channels are few, it is a run of 8 pixels in two rows, which serves several outputs. Either
-           way a lane has all four outputs of a pooling window. The first layer writes its results, split, as the fully
-           connected layer wants them. So the TMA brings 32 inputs of 128 images by one bulk copy. That layer adds the
-           products of 32 inputs by themselves, because tensor cores lose digits in long sums. It keeps its sums in
-           registers, and blocks share the inputs of all tiles evenly (stream-K). A pooled second convolution is conv''s
-           fp16x3_wgmma, which pools in shared memory. Where images are few, many blocks share an image, and the inputs
-           of the fully connected layer. One CUDA graph launches all. Each kernel''s blocks start before the kernel ahead
-           has ended, and fetch weights meanwhile (programmatic dependent launch).'
-expect:    'The fully connected layer takes 15 to 40 % less time than cuBLAS. A library needs a GEMM for each share of the
-           inputs, and each reads and writes all sums. The first layers take a half to two thirds of the time that
-           mma.sync takes. At 10,000 images on an H200, fa17 takes 0.51 ms, fa18 0.29, fa19 0.62 and ece408 0.72. Ten
-           images take 15 to 23 microseconds. The errors fall to a quarter or less.'
+idea:      'Hopper''s wgmma multiplies in every layer. In a first layer, a row of A is a run of 8 pixels in two rows, which
+           serves several outputs; of many channels, it is the pixels under one output. A lane has all four outputs of
+           a pooling window. The TMA brings the fully connected layer its inputs as the first layer wrote them. It adds
+           short sums by themselves, because tensor cores lose digits in long ones, and blocks share the inputs of all
+           tiles evenly (stream-K). Few images have kernels of their own, in which many blocks share an image. One CUDA
+           graph launches all, and each kernel starts before the one ahead has ended (programmatic dependent launch).'
+expect:    'The fully connected layer takes 15 to 40 % less time than cuBLAS, whose GEMMs, one for each share of the inputs,
+           read and write all sums. First layers take a half to two thirds of the time that mma.sync takes. Errors fall
+           to a quarter or less.'
 builds_on: fused_cublas
 split:     {precision: fp16, products: 3}
 constants: {WINDOWS_BLOCKS: 4, RUNS_BLOCKS: 4, RUNS_86_BLOCKS: 4, WGMMA_4_GROUPS: 3, WGMMA_4_BLOCKS: 1}

@@ -186,10 +186,11 @@ def quoted_rows() -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def quoted_runs() -> list[catalog.Run]:
-    """The runs that the README names below its table, in the order of the table."""
-    names = re.search(r"^Runs: H200 `(.+?)`, H100 `(.+?)`", README.read_text(), re.MULTILINE).groups()
-    return [catalog.open_run(PROJECT / catalog.ARCHIVES / f"{name}.zip") for name in names]
+def quoted_runs() -> list[list[catalog.Run]]:
+    """The runs that the README names below its table, for each GPU in the order of the table."""
+    (line,) = re.findall(r"^Runs: (H200 .+?), (H100 .+?)\. ", README.read_text(), re.MULTILINE)
+    folder = PROJECT / catalog.ARCHIVES
+    return [[catalog.open_run(folder / f"{name}.zip") for name in re.findall("`(.+?)`", of_gpu)] for of_gpu in line]
 
 
 def test_the_readme_s_times_are_those_of_the_runs(generator, quoted_runs):
@@ -197,10 +198,11 @@ def test_the_readme_s_times_are_those_of_the_runs(generator, quoted_runs):
     assert quoted == {layer: times_in(generator, quoted_runs, *layer.split()) for layer in quoted} != {}
 
 
-def times_in(generator, runs: list[catalog.Run], network: str, name: str) -> list[str]:
-    """A layer's times in runs, as the README has them."""
+def times_in(generator, runs: list[list[catalog.Run]], network: str, name: str) -> list[str]:
+    """A layer's times in each GPU's run of its network, as the README has them."""
     expected = []
-    for run in runs:
+    for of_gpu in runs:
+        (run,) = (one for one in of_gpu if network in one.record["networks"])
         frame = run.table(tables.OP_TIMES)
         chosen = (frame.network == network) & (frame.layer == name) & (frame["size"] == generator.IMAGES)
         chosen &= (frame.state == "cold") & (frame.kind == "gpu") & (frame.status == "ok")

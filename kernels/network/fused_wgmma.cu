@@ -1,7 +1,7 @@
 /*
 title:     Both layers by wgmma
 idea:      'Hopper''s wgmma multiplies in every layer. In a first layer, a row of A is a run of 8 pixels in two rows, which
-           serves several outputs; of many channels, it is the pixels under one output. A lane has all four outputs of
+           serves several outputs. Of many channels, it is the pixels under one output. A lane has all four outputs of
            a pooling window. The TMA brings the fully connected layer its inputs as the first layer wrote them. It adds
            short sums by themselves, because tensor cores lose digits in long ones, and blocks share the inputs of all
            tiles evenly (stream-K). Few images have kernels of their own, in which many blocks share an image. One CUDA

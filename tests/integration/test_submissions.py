@@ -230,9 +230,19 @@ def test_texts_that_a_spreadsheet_would_run_are_marked_in_the_file_and_read_as_t
     assert cells[-2:] == ["plain", ""]
 
 
-def test_tables_within_a_pdf_hold_no_formula_either():
-    content = b"name,value\n=1+1,-2.5\n@x,\n"
-    assert schema.for_spreadsheets(content) == b"name,value\n'=1+1,-2.5\n'@x,\n"
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [
+        ("=1+1,-2.5\n@x,\n", "'=1+1,-2.5\n'@x,\n"),
+        ("1e-3,-.5\n", "1e-3,'-.5\n"),
+        ('""+1\r\n', "'+1\n"),
+        ('"a\r=1+1",b\n=2,\n', '"a\r=1+1",b\n\'=2,\n'),
+        ('"\n=1",2\n', '"\'\n=1",2\n'),
+        ('-1,-2.5e-07,a-1,"a,b"\n', '-1,-2.5e-07,a-1,"a,b"\n'),
+    ],
+)
+def test_tables_within_a_pdf_hold_no_formula_either(given, written):
+    assert schema.for_spreadsheets(f"name,value\n{given}".encode()) == f"name,value\n{written}".encode()
 
 
 def test_answers_are_cut_where_they_would_fill_pages_without_end(tmp_path):

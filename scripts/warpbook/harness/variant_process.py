@@ -267,7 +267,8 @@ class VariantProcess:
                 command = [*start, emulated_worker.__name__, str(other.fileno())]
             command.append(str(compiled))
             readable = [source, self._folder]
-            extra = {} if self._races else emulation.sanitizer_environment()
+            # NumPy would start threads when it is loaded, and nothing here needs them.
+            extra = {"OPENBLAS_NUM_THREADS": "1", **({} if self._races else emulation.sanitizer_environment())}
         elif self._variant.cpp_source:
             built = cpp_compiler.library(self._variant, self._sandboxed)
             command.append(str(built))

@@ -1,8 +1,9 @@
-"""Fixtures: the report of the newest archived run, rendered once, as HTML and as PDF; and reports of the small run, as
-HTML alone."""
+"""Fixtures: the report of the newest archived run, rendered once: as HTML, as PDF, and as pages that WeasyPrint laid
+out; and reports of the small run, as HTML alone."""
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from pypdf import PdfReader
 
 import render_report
-from small_run import made_once, plan_of
+from small_run import plan_of
 from warpbook.common.quick_yaml import load_yaml
 from warpbook.config import settings
 from warpbook.report import rendering
@@ -77,27 +78,27 @@ def small_document(ev) -> str:
 
 @pytest.fixture(scope="session")
 def report(tmp_path_factory, rendered) -> SimpleNamespace:
-    """The report of fa18, rendered once for all workers: its `html`, its `pdf`, its `supplement`, and the `documents`
-    that both PDFs were laid out from."""
+    """The report of fa18: its `html`, its `pdf`, its `supplement`, and both as WeasyPrint `laid_out` them."""
+    import weasyprint
 
-    def render(folder: Path) -> None:
-        write = render_report.layout.write_pdf
+    folder, laid_out = tmp_path_factory.mktemp("report"), []
+    lay_out = weasyprint.HTML.render
 
-        def kept(document: str, target: Path, *cited: Any) -> None:
-            (folder / f"{'report' if cited else 'supplement'}.laid_out.html").write_text(document)
-            write(document, target, *cited)
+    def kept(*arguments, **options):
+        laid_out.append(lay_out(*arguments, **options))
+        return laid_out[-1]
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(render_report.layout, "write_pdf", kept)
-            rendered(folder)
+    @contextmanager
+    def in_turn(_):
+        yield SimpleNamespace(submit=lambda work, *arguments: SimpleNamespace(result=lambda: work(*arguments)))
 
-    folder = made_once("report", render, tmp_path_factory)
-    return SimpleNamespace(
-        html=(folder / "fa18.html").read_text(),
-        pdf=PdfReader(folder / "fa18.pdf"),
-        supplement=PdfReader(folder / "fa18-supplement.pdf"),
-        documents={name: (folder / f"{name}.laid_out.html").read_text() for name in ("report", "supplement")},
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(weasyprint.HTML, "render", kept)
+        patch.setattr(render_report, "process_pool", in_turn)  # what another process lays out is not seen here
+        patch.setattr(render_report.layout, "within_limits", lambda work: work())
+        html, pdf = rendered(folder)
+    pages = dict(zip(("report", "supplement"), laid_out, strict=True))
+    return SimpleNamespace(html=html, pdf=pdf, supplement=PdfReader(folder / "fa18-supplement.pdf"), laid_out=pages)
 
 
 @pytest.fixture(scope="session")

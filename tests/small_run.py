@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -157,18 +157,18 @@ def as_of_today(whole: Path, folder: Path) -> Path:
     return path
 
 
-def made_once(name: str, make: Callable[[Path], object], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of that name with what `make` writes into it, made by the first worker that asks for it."""
+def _made_once(whole: Path, make: Callable[[Path, Path], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `make` makes of a run in a folder, made by the first worker that asks for it."""
     base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / make.__name__
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
-            made = folder.with_name(f"{name}_in_the_making")
+            made = folder.with_name(f"{make.__name__}_in_the_making")
             made.mkdir()
-            make(made)
+            make(whole, made)
             made.rename(folder)
-    return folder
+    return folder / whole.name
 
 
 @pytest.fixture(scope="session")
@@ -183,13 +183,13 @@ def committed_archive() -> Path:
 def newest_archive(committed_archive, tmp_path_factory) -> Path:
     """It, whole, as of today's sources: a change of a kernel empties no test's report. It takes seconds to read: most
     tests want `small_archive`."""
-    return made_once("as_of_today", partial(as_of_today, committed_archive), tmp_path_factory) / committed_archive.name
+    return _made_once(committed_archive, as_of_today, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def small_archive(committed_archive, tmp_path_factory) -> Path:
     """The small run of it, not to be changed."""
-    return made_once("small_run", partial(derived, committed_archive), tmp_path_factory) / committed_archive.name
+    return _made_once(committed_archive, derived, tmp_path_factory)
 
 
 @pytest.fixture

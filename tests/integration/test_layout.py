@@ -27,7 +27,7 @@ OF_KERNELS = [name for name in ("fa18", *OTHERS) if "milestone_3" in VALUES["stu
 def pages_of(report, documents) -> Callable[[str], list[Any]]:
     """The pages of a study's report."""
     return cache(
-        lambda study: pdf.lay_out(report.documents["report"] if study == "fa18" else documents(study).report).pages
+        lambda study: (report.laid_out["report"] if study == "fa18" else pdf.lay_out(documents(study).report)).pages
     )
 
 
@@ -54,7 +54,7 @@ def test_the_studies_that_are_laid_out_have_every_section():
 
 
 def test_nothing_lies_beyond_a_margin_and_no_page_but_a_last_one_is_mostly_empty(report, pages_of, seen):
-    pages = pdf.lay_out(report.documents["supplement"]).pages
+    pages = report.laid_out["supplement"].pages
     assert (seen.beyond_margins(pages, 1), seen.mostly_empty(pages)) == ({}, {})
     for study in ("fa18", *OTHERS):
         pages = pages_of(study)

@@ -81,14 +81,15 @@ def test_nsight_systems_watches_starting_points_frameworks_and_submissions_besid
     assert Targets(planned).baseline_profile("nsys", "fa18", "unroll_gemm_streams") == []
     assert len(Targets(planned).baseline_profile("cupti", "fa18", "unroll_gemm_streams")) == 1
     alone = plan.build(load(study="fa18", target={**target, "profilers": ["nsys"]}), KNOWN)
-    assert alone.profile_sizes("nsys", "fa18", "coarsened") == [10000]
+    assert alone.profile_sizes("nsys", "fa18", "shared_input") == [10000]
 
 
 def test_a_layer_that_a_study_draws_is_profiled_at_its_size_under_both_variants():
     planned = made(study="fa18")
     assert planned.profile_sizes("cupti", "fa18", "constant_weights") == [100, 10000]
     assert planned.profile_sizes("cupti", "fa18", "direct") == [10, 100, 1000, 10000]
-    assert planned.profile_sizes("cupti", "fa18", "coarsened") == [10000]
+    assert planned.profile_sizes("cupti", "fa18", "shared_input") == [10000]
+    assert planned.profile_sizes("cupti", "fa18", "coarsened") == []  # the study names other programs
 
 
 def test_every_weight_set_is_watched_with_starting_points_and_with_the_submission():

@@ -57,7 +57,7 @@ def compilable_network(
 
 def measure(
     implementation: Implementation,
-    baseline: Implementation | None,
+    baselines: list[Implementation],
     network: Network,
     weight_set: str,
     scores: Path,
@@ -65,7 +65,8 @@ def measure(
     measuring: Measuring,
     machine: dict[str, Any],
 ) -> Iterator[SizeResult]:
-    """Each size in turn. Raises VariantFailure where nothing can be measured."""
+    """Each size in turn, interleaved with the first of `baselines` that computes it. Raises VariantFailure where nothing
+    can be measured."""
     import cupy
 
     from warpbook.harness import network_bench
@@ -82,7 +83,7 @@ def measure(
         if reason:
             yield failure_rows(implementation, size, VariantFailure("unsupported", reason))
             continue
-        paired = [baseline] if baseline and not baseline.unsupported(network, size) else []
+        paired = [one for one in baselines if not one.unsupported(network, size)][:1]
         try:
             # Calls without a pause heat the GPU, which then slows down whatever follows: after the largest size alone.
             energy = size == max(sizes)
@@ -141,8 +142,7 @@ def main() -> None:
     arguments = parser.parse_args()
     network = networks.find(arguments.network)
     implementation = whole_networks.read(arguments.implementation)
-    below = implementation.header.builds_on
-    baseline = whole_networks.read(below) if below else None
+    baselines = implementation.baselines
     measuring = Measuring.model_validate_json(arguments.measuring)
     machine = json.loads(arguments.machine.read_text())
     sandboxed = not arguments.in_sandbox and sandbox.is_chosen(arguments.sandbox, "gpu")
@@ -152,14 +152,14 @@ def main() -> None:
         if sandboxed:
             return measure_in_sandbox(arguments, network, sizes)
         given = (network, arguments.weights, arguments.scores)
-        return measure(implementation, baseline, *given, sizes, measuring, machine)
+        return measure(implementation, baselines, *given, sizes, measuring, machine)
 
     if arguments.in_sandbox:
         return sandbox.emit(produce())
     require_target("gpu")
     if not sandboxed:
-        preload.import_packages(implementation.header.requires, baseline.header.requires if baseline else "")
-        compile_all([implementation, *([baseline] if baseline else [])], machine)
+        preload.import_packages(*(one.header.requires for one in (implementation, *baselines)))
+        compile_all([implementation, *baselines], machine)
         compilable_network(network.name, arguments.weights, arguments.scores)
     with gpu_pool.acquire("gpu", arguments.samples) as rows:
         require_same(machine, "gpu")

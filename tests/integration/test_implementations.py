@@ -1,9 +1,13 @@
 """Implementations of whole networks: their kernels compile, and the error allowed them is that of single precision."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from warpbook.harness import building, reference
+import measure_network
+from policies import MEASURING
+from warpbook.harness import building, gpu_bench, network_bench, reference
 from warpbook.kernels import whole_networks
 from warpbook.kernels.headers import Header
 from warpbook.problems import fashion_mnist, networks, weights
@@ -65,3 +69,31 @@ def test_the_error_allowed_to_a_network_tells_single_precision_from_tf32(name):
 
     assert error(lambda x: x) <= allowed("fp32", "direct") < allowed("fp32", "any") < error(tf32)
     assert error(tf32) <= allowed("tf32", "direct")
+
+
+def test_an_implementation_is_timed_in_turn_with_the_first_of_its_baselines_that_computes_the_network(monkeypatch):
+    ours, *baselines = (
+        SimpleNamespace(name=name, unsupported=lambda _, images, least=least: "too few" if images < least else "")
+        for name, least in (("ours", 0), ("near", 1000), ("far", 100), ("farthest", 0))
+    )
+    together = {}
+
+    def measure(_, timed, images, *__):
+        together[images] = [one.name for one in timed]
+        return [{"variant": "ours", "time_ms": 1.0}], {}
+
+    monkeypatch.setattr(measure_network.gc, "disable", lambda: None)  # for this process is not short
+    monkeypatch.setattr(gpu_bench, "open_bench", lambda *_: None)
+    monkeypatch.setattr(measure_network, "compilable_network", lambda *_: ({}, None, None))
+    monkeypatch.setattr(measure_network, "least_ms", lambda *_: 0.0)
+    monkeypatch.setattr(
+        network_bench, "NetworkBench", type("Bench", (), {"__init__": lambda *_: None, "measure": measure})
+    )
+    given = (networks.find("fa18"), "", None, [10, 100, 1000], MEASURING, {})
+    found = list(measure_network.measure(ours, baselines, *given))
+    assert len(found) == 3
+    assert together == {10: ["ours", "farthest"], 100: ["ours", "far"], 1000: ["ours", "near"]}
+
+
+def test_the_baselines_of_an_implementation_are_all_that_it_was_built_up_from():
+    assert [one.name for one in whole_networks.read("fused_conv_fc_algebra").baselines] == ["fused_mma", "unfused"]

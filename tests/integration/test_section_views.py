@@ -625,6 +625,17 @@ def test_a_network_s_way_from_the_host_is_held_against_the_larger_of_its_copies_
     assert "Host to host" not in rows_of([])["fused_mma"]
 
 
+def test_a_network_s_gain_is_over_the_baseline_that_it_was_timed_in_turn_with(study, run):
+    samples = network_samples(run)
+    beside = (samples.job == "fused_conv_fc_algebra") & (samples.variant == "fused_mma")
+    samples = samples.assign(variant=samples.variant.mask(beside, "unfused"))
+    evidence = with_networks(study().plan, "fa18", run, samples)
+    (told,) = (
+        idea.gains for idea in whole_network.whole_network_view(evidence).ideas if idea.name == "fused_conv_fc_algebra"
+    )
+    assert told.startswith("Speedup over unfused at 10\N{NARROW NO-BREAK SPACE}000 images: ")
+
+
 def test_a_network_s_gain_stands_beside_the_ratio_of_separate_jobs_where_these_say_something_else(ev, monkeypatch):
     said = {idea.name: idea.gains for idea in whole_network.whole_network_view(ev).ideas}
     assert (

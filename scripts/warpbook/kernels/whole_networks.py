@@ -126,6 +126,16 @@ class Implementation:
         reason = tell(network) if tell else ""
         return f"{self.name}: {reason}" if reason else ""
 
+    @cached_property
+    def baselines(self) -> list["Implementation"]:
+        """What it builds on, what that builds on, and so on: it is timed in turn with the first that computes a network."""
+        found: dict[str, Implementation] = {}
+        below = self.header.builds_on
+        while below and below not in found:
+            found[below] = read(below)
+            below = found[below].header.builds_on
+        return [*found.values()]
+
     @property
     def takes_bytes(self) -> bool:
         return hasattr(self.module, "prepare_bytes")

@@ -44,9 +44,9 @@ class WholeNetworks:
         return [from_project(path) for path in whole_networks.read(name).files]
 
     def files_for(self, name: str) -> list[str]:
-        """Files of an implementation, and of what it builds on, which is timed in turn with it."""
-        below = whole_networks.read(name).header.builds_on
-        return [*self.sources(name), *(self.sources(below) if below else [])]
+        """Files of an implementation, and of its baselines, one of which is timed in turn with it."""
+        every = [name, *(one.name for one in whole_networks.read(name).baselines)]
+        return [file for one in every for file in self.sources(one)]
 
     def scores(self, network: str) -> str:
         """The float64 scores of a network's first weight set."""

@@ -92,16 +92,20 @@ class NetworkTimes(EvidencePart):
         """Median in ms with its interval, the L2 cache flushed before; None where there is no sound figure."""
         return summaries.series_median(self._series(name, name, size, kind).to_numpy())
 
+    def baseline(self, one: Implementation, size: int) -> str:
+        """Which of its baselines it was interleaved with; empty where with none."""
+        held = (below.name for below in one.baselines)
+        return next((name for name in held if len(self._series(one.name, name, size, "gpu"))), "")
+
     def gain(self, one: Implementation, size: int) -> Estimate | None:
-        """Times of what it builds on over its own, interleaved in one process; None where they were not."""
-        below = one.header.builds_on
-        mine, base = (self._series(one.name, name, size, "gpu") for name in (one.name, below))
+        """Times of its baseline over its own, interleaved in one process; None where they were not."""
+        mine, base = (self._series(one.name, name, size, "gpu") for name in (one.name, self.baseline(one, size)))
         both = mine.index.intersection(base.index)
         return statistics.paired_ratio(base[both].to_numpy(), mine[both].to_numpy()) if len(both) else None
 
     def separate_ratio(self, one: Implementation, size: int) -> Estimate | None:
         """The same gain by each one's own job, where that differs from the interleaved one; else None."""
-        gain, ratio = self.gain(one, size), self.ratio(one.name, one.header.builds_on, size)
+        gain, ratio = self.gain(one, size), self.ratio(one.name, self.baseline(one, size), size)
         return ratio if gain and ratio and not statistics.agree(gain, ratio) else None
 
     @cached_method

@@ -101,7 +101,7 @@ def _idea(ev: Evidence, one: Implementation, in_full: bool) -> View:
         # What the GPU times in the table make of a gain, where that is something else.
         ratio = ev.networks.separate_ratio(one, ev.largest)
         apart = f" ({units.ratio_and_interval(ratio, '†')} from separate jobs)" if ratio else ""
-        over = f"Speedup over {one.header.builds_on} at {units.count(ev.largest)} images"
+        over = f"Speedup over {ev.networks.baseline(one, ev.largest)} at {units.count(ev.largest)} images"
         said = f"{over}: {units.ratio_and_interval(gain)}{apart}."
     idea, expect = (one.header.idea.strip(), one.header.expect.strip()) if in_full else ("", "")
     return View(name=one.name, title=one.title, idea=idea, expect=expect, gains=said)

@@ -65,8 +65,8 @@ def measure(
     measuring: Measuring,
     machine: dict[str, Any],
 ) -> Iterator[SizeResult]:
-    """Each size in turn, interleaved with the first of `baselines` that computes it. Raises VariantFailure where nothing
-    can be measured."""
+    """Each size in turn, its samples interleaved with those of the first of `baselines` that computes the network. Raises
+    VariantFailure where nothing can be measured."""
     import cupy
 
     from warpbook.harness import network_bench

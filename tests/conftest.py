@@ -246,13 +246,18 @@ def built() -> Callable[[str, str], building.Build]:
     return cache(lambda name, arch: building.build(variants.read(name), arch))
 
 
+@pytest.fixture(scope="session")
+def plain_direct() -> str:
+    """The source of direct, for launchers that know no bias, strides, padding or groups."""
+    plain, count = re.subn(r"general:\n(  .*\n)+", "", (variants.FOLDER / "direct.cu").read_text())
+    assert count == 1
+    return plain
+
+
 @pytest.fixture
-def header_reader(tmp_path) -> Path:
+def header_reader(tmp_path, plain_direct) -> Path:
     """The folder of `mine`: direct with tiles of 8, and a launcher that reads their side from its header."""
-    text = (variants.FOLDER / "direct.cu").read_text().replace("TILE: 16", "TILE: 8")
-    plain, count = re.subn(r"general:\n(  .*\n)+", "", text)
-    assert count == 1  # this launcher knows no bias, strides, padding or groups
-    (tmp_path / "mine.cu").write_text(plain)
+    (tmp_path / "mine.cu").write_text(plain_direct.replace("TILE: 16", "TILE: 8"))
     (tmp_path / "mine.py").write_text(READS_ITS_HEADER)
     return tmp_path
 

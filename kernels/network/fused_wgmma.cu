@@ -1,11 +1,12 @@
 /*
 title:     Both layers by wgmma
 idea:      'Hopper''s wgmma multiplies in every layer. In a first layer, a row of A is a run of 8 pixels in two rows, which
-           serves several outputs. Of many channels, it is the pixels under one output. A lane has all four outputs of
-           a pooling window. The TMA brings the fully connected layer its inputs as the first layer wrote them. It adds
-           short sums by themselves, because tensor cores lose digits in long ones, and blocks share the inputs of all
-           tiles evenly (stream-K). Few images have kernels of their own, in which many blocks share an image. One CUDA
-           graph launches all, and each kernel starts before the one ahead has ended (programmatic dependent launch).'
+           serves several outputs. With many input channels, it is the pixels under one output. A lane has all four
+           outputs of a pooling window. The TMA brings the fully connected layer its inputs as the first layer wrote
+           them. That layer adds short sums by themselves, because tensor cores lose digits in long ones, and blocks
+           share the inputs of all tiles evenly (stream-K). For few images there are other kernels, in which many blocks
+           share an image. One CUDA graph launches all, and each kernel starts before the one ahead has ended
+           (programmatic dependent launch).'
 expect:    'The fully connected layer takes 15 to 40 % less time than cuBLAS, whose GEMMs, one for each share of the inputs,
            read and write all sums. First layers take a half to two thirds of the time that mma.sync takes. Errors fall
            to a quarter or less.'

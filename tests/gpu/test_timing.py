@@ -1,7 +1,5 @@
 """Times of a GPU."""
 
-import re
-
 import numpy as np
 import pytest
 
@@ -126,20 +124,18 @@ def test_a_steady_row_of_calls_tells_what_one_takes_of_the_gpu_s_energy():
 
 
 @pytest.mark.gpu
-def test_a_kernel_that_starts_early_gains_no_time_from_what_the_harness_runs_before_it(tmp_path):
+def test_a_kernel_that_starts_early_gains_no_time_from_what_the_harness_runs_before_it(tmp_path, plain_direct):
     from warpbook.harness.gpu_bench import GpuBench
     from warpbook.kernels import variants
 
     bench = GpuBench()
     if int(bench.device.arch.removeprefix("sm_").rstrip("af")) < 90:
         pytest.skip(f"{bench.device.arch} has no programmatic dependent launch")
-    plain, _, _ = (variants.FOLDER / "direct.cu").read_text().partition("// The same with strides")
-    header, kernel = re.sub(r"general:\n(  .*\n)+", "", plain).split("*/", 1)
+    spinning = plain_direct.replace("__restrict__", "").replace(
+        "    const int H_out", f"{SPINNING}    const int H_out", 1
+    )
     for name in ("early", "late"):
-        spinning = kernel.replace("__restrict__", "").replace(
-            "    const int H_out", f"{SPINNING}    const int H_out", 1
-        )
-        (tmp_path / f"{name}.cu").write_text(f"{header}*/{spinning}")
+        (tmp_path / f"{name}.cu").write_text(spinning)
         (tmp_path / f"{name}.py").write_text(ONE_THREAD_AN_OUTPUT.format(early=name == "early"))
     timed = [TimedVariant(bench, variants.read(name, tmp_path), sandboxed=False) for name in ("early", "late")]
     bench.watch(timed)

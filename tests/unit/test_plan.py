@@ -92,6 +92,14 @@ def test_a_layer_that_a_study_draws_is_profiled_at_its_size_under_both_variants(
     assert planned.profile_sizes("cupti", "fa18", "coarsened") == []  # the study names other programs
 
 
+def test_a_study_of_few_variants_wants_no_other_s_program():
+    studies = VALUES["studies"] | {"fa18": VALUES["studies"]["fa18"] | {"programs": []}}
+    of_few = studies | {"few": studies["fa18-m1"] | {"variants": ["coarsened"]}}
+    planned = plan.build(load(study="fa18", studies=of_few), KNOWN)
+    assert planned.program_sizes("fa18", "coarsened") == [10000]
+    assert planned.program_sizes("fa18", "shared_input") == []
+
+
 def test_every_weight_set_is_watched_with_starting_points_and_with_the_submission():
     planned = made(study="fa17-final")
     assert planned.profile_weights("cupti", "fa17", "direct") == ["low"]

@@ -170,7 +170,8 @@ class Study(_ConfigModel):
     )
     variants: list[str] | None = None
     programs: list[str] | None = Field(
-        None, description="optimizations whose whole program is run and profiled on the GPU; by default all"
+        None,
+        description="optimizations whose whole program is run and profiled on the GPU; by default all that it compares",
     )
     by_name: bool = Field(False, description="left out of `study: all`; for a study that takes hours")
     course: Term | None = Field(None, description="what a term of the course asks of a submission")

@@ -128,7 +128,7 @@ class Implementation:
 
     @cached_property
     def baselines(self) -> list["Implementation"]:
-        """What it builds on, what that builds on, and so on: it is timed in turn with the first that computes a network."""
+        """What it builds on, what that builds on, and so on. The first that computes a network is its baseline there."""
         found: dict[str, Implementation] = {}
         below = self.header.builds_on
         while below and below not in found:

@@ -33,11 +33,6 @@ TEXT_BYTES, ROWS = 128 << 20, 2_000_000  # the longest tables of a run hold a qu
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 """What a spreadsheet takes for the beginning of a formula, behind the marks of `formula_safe`."""
 
-_FORMULA_IN_FILE = re.compile(
-    rf"""(?:\A|[,\r\n])(?:"+'*[=+\-@\t\r\n]|'*[=+@\t]|'+-|-(?!{_REAL.pattern[2:]}(?:[,\r\n]|\Z)))""", re.IGNORECASE
-)
-"""The same at the beginning of a cell in a CSV file. One that only might be a formula is found, too."""
-
 csv.field_size_limit(1 << 24)  # a program's output or a compiler's log can be longer than csv's 128 KiB
 
 
@@ -53,15 +48,12 @@ def without_mark(text: str) -> str:
 
 def for_spreadsheets(content: bytes) -> bytes:
     """A CSV file's content in which no cell but a number can be taken for a formula."""
-    text = content.decode("utf-8-sig")
-    if not _FORMULA_IN_FILE.search(text):  # megabytes of numbers, mostly
-        return text.encode()
     lines: list[str] = []
     # Only a writer that ends lines in "\r\n" puts a cell with "\r" in quotes. Without them, it would be two rows.
     out = SimpleNamespace(write=lambda line: lines.append(f"{line[:-2]}\n"))
     csv.writer(out, lineterminator="\r\n").writerows(
         [cell if _REAL.fullmatch(cell) else formula_safe(cell) for cell in row]
-        for row in csv.reader(io.StringIO(text, newline=""))
+        for row in csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""))
     )
     return "".join(lines).encode()
 

@@ -177,7 +177,7 @@ class Plan:
 
     def program_sizes(self, network: str, variant: str) -> list[int]:
         """Sizes at which the whole program is run and profiled: all for starting points, the largest for frameworks and
-        for what the network's studies name or, naming nothing, for every variant; else none. A file of the course is
+        for what the network's studies name or, naming nothing, for all that they compare; else none. A file of the course is
         a layer's host code, and no part of our program."""
         sizes, header = self.sizes(network), self.variants[variant].header
         if self.variants[variant].course:
@@ -186,9 +186,13 @@ class Plan:
             return sizes
         if network not in self.config.networks:
             return []
-        named = [study.programs for study in self.studies_with_cases(network)]
-        wanted = self.is_framework(variant) or any(names is None or variant in names for names in named)
-        return sizes[-1:] if wanted or header.device == "cpu" else []
+        named = any(self._names_program(study, variant) for study in self.studies_with_cases(network))
+        return sizes[-1:] if named or self.is_framework(variant) or header.device == "cpu" else []
+
+    def _names_program(self, study: Study, variant: str) -> bool:
+        if study.programs is not None:
+            return variant in study.programs
+        return study.variants is None or variant in self.with_baselines(study.variants)
 
     def is_framework(self, variant: str) -> bool:
         """Whether a variant is a library, and not another setting of a library that it builds on."""

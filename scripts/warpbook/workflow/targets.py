@@ -44,7 +44,7 @@ class WholeNetworks:
         return [from_project(path) for path in whole_networks.read(name).files]
 
     def files_for(self, name: str) -> list[str]:
-        """Files of an implementation, and of its baselines, one of which is timed in turn with it."""
+        """Files of an implementation and of its baselines: its samples are interleaved with those of one of them."""
         every = [name, *(one.name for one in whole_networks.read(name).baselines)]
         return [file for one in every for file in self.sources(one)]
 

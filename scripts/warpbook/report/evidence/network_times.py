@@ -93,7 +93,7 @@ class NetworkTimes(EvidencePart):
         return summaries.series_median(self._series(name, name, size, kind).to_numpy())
 
     def baseline(self, one: Implementation, size: int) -> str:
-        """Which of its baselines it was interleaved with; empty where with none."""
+        """The baseline whose samples were interleaved with its own; empty where there were none."""
         held = (below.name for below in one.baselines)
         return next((name for name in held if len(self._series(one.name, name, size, "gpu"))), "")
 
